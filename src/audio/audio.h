@@ -10,17 +10,17 @@ typedef struct xd_audio_info {
     int     rate;    /* samples per second of the output; 0: the output is a spectrogram */
 } xd_audio_info;
 
-/* A network of audio, whose input and output are rows, one for each point in time. */
+/* An audio network, whose input and output have one row for each point in time. */
 typedef struct xd_audio {
     xd_net_def net;
     void       (*info)(const void *cfg, xd_audio_info *out);
-    /* Returns the number of output rows for n rows of input. */
+    /* Returns the number of output rows of the network for n input rows. */
     int64_t    (*rows)(const void *cfg, int64_t n);
     /* Computes out [rows(n), out features] F32, in the caller's memory, from in [n, in features]
      * F32. `run` allocates scratch memory from the arena x->tmp and rewinds the arena. */
     void       (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
 } xd_audio;
 
-extern const xd_audio *const xd_audios[]; /* all networks of audio; the array ends with NULL */
+extern const xd_audio *const xd_audios[]; /* all audio networks; the array ends with NULL */
 
 #endif

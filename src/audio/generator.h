@@ -1,8 +1,9 @@
 /* generator.h - declares the generator of HiFi-GAN (Kong et al. 2020, arXiv:2010.05646) and BigVGAN
  * (Lee et al. 2022, arXiv:2206.04658), which turns rows into samples.
  *
- * Each stage enlarges the rows by a transposed convolution, and then takes the mean of several
- * branches of residual convolutions with different kernels and dilations. */
+ * Each stage of the generator multiplies the number of rows by a transposed convolution, and then
+ * computes the mean of several branches of residual convolutions with different kernels and
+ * dilations. */
 #ifndef XD_AUDIO_GENERATOR_H
 #define XD_AUDIO_GENERATOR_H
 
@@ -16,40 +17,43 @@ enum {
     XD_GENERATOR_DILATIONS = 8,
 };
 
-/* A form of checkpoints and configs that have a generator. */
+/* Describes how a kind of checkpoint names the config keys and tensors of a generator. */
 typedef struct xd_generator_form {
     const char *what; /* name of the network in messages */
     /* Keys of the config. */
     const char *hidden_key, *up_key, *up_kernel_key, *kernel_key, *dilation_key;
-    /* Names of convolutions in the checkpoint; that of a transposed one begins with `up` and ends
-     * with `up_end`. */
+    /* Names of convolutions in the checkpoint; the name of a transposed convolution begins with
+     * `up` and ends with `up_end`. */
     const char *in, *up, *up_end, *branch, *out;
     /* Formats of the names of activations before the first and the second convolution of a pair,
      * and the name of the last activation. */
     const char *act[2], *last_act;
-    /* act_step 2: activations of pair i have the numbers 2 i and 2 i + 1; 1: both have i */
+    /* 2: the two activations of pair i have the numbers 2 i and 2 i + 1; 1: both have the number
+     * i */
     int         act_step;
-    int         normed;  /* 1: convolutions are weight-normalized (exec/weight_norm.h) */
-    int         filters; /* 1: filters against aliasing are read; 0: they are computed */
+    int         normed; /* 1: convolutions are weight-normalized (exec/weight_norm.h) */
+    /* 1: the taps of filters against aliasing are read from the checkpoint; 0: they are computed */
+    int         filters;
 } xd_generator_form;
 
 typedef struct xd_generator { /* config */
     const xd_generator_form *form;
     int64_t                  in, hidden, out;
-    /* for each stage, the kernel and the factor of its transposed convolution */
+    /* for each stage, the kernel size and the factor of its transposed convolution */
     xd_ints                  up_kernel, up;
-    /* for each branch, its kernel and dilations */
+    /* for each branch, its kernel size and its dilations */
     xd_ints                  kernel, dilation[XD_GENERATOR_KERNELS];
     int                      antialias, ratio, taps, final_bias;
-    float                    slope; /* slope of leaky ReLU below 0, except the last one's */
+    /* slope of leaky ReLU for negative values, except in the last leaky ReLU */
+    float                    slope;
     char                     act[XD_FIELD_TEXT], last[XD_FIELD_TEXT];
 } xd_generator;
 
-/* The form of diffusers' vocoders. */
+/* The names that diffusers' vocoders use. */
 extern const xd_generator_form xd_generator_vocoder;
 
-/* Rows of the table of a config of type T, whose member m is an xd_generator, for keys that begin
- * with P. The other arguments are defaults of the class. */
+/* Table rows (xd_field) that read the keys beginning with P into member m, an xd_generator, of a
+ * config struct of type T. The other arguments are the defaults of the Python class. */
 #define XD_GENERATOR_FIELDS(P, T, m, HIDDEN, ACT, FILTERED, LAST, BIAS)                            \
     { P "in_channels", offsetof(T, m.in), 'l', 128, NULL },                                        \
         { P "hidden_channels", offsetof(T, m.hidden), 'l', HIDDEN, NULL },                         \
@@ -69,7 +73,8 @@ extern const xd_generator_form xd_generator_vocoder;
 /* Weights of the activation snake: x + sin(a x)^2 / b, with a = exp(alpha) and b = exp(beta). */
 typedef struct xd_snake {
     xd_tensor rate, gain; /* [C] a and 1 / b */
-    xd_tensor up, down;   /* [1,1,taps] the filters against aliasing, if they are read */
+    /* [1,1,taps] taps of the filters against aliasing, if the checkpoint contains them */
+    xd_tensor up, down;
 } xd_snake;
 
 typedef struct xd_generator_branch {
@@ -87,18 +92,18 @@ typedef struct xd_generator_weights {
     } stage[XD_GENERATOR_STAGES];
 } xd_generator_weights;
 
-/* Reads the keys that have no row in a table; their names begin with `prefix`. what: name of the
- * config in messages. */
+/* Reads the config keys that no table row can describe; their names begin with `prefix`. what: name
+ * of the config in messages. */
 xd_status xd_generator_read(xd_generator *g, const xd_generator_form *form, const xd_json *obj,
                             const char *prefix, const char *what, xd_err *e);
-/* Sets lists that the config does not have, the factors and kernel sizes to those given, and
- * refuses what is not supported. */
+/* Sets lists that are missing in the config to defaults (factors and kernel sizes to the
+ * arguments), and refuses unsupported values. */
 xd_status xd_generator_check(xd_generator *g, const xd_generator_form *form, const xd_ints *up,
                              const xd_ints *up_kernel, xd_err *e);
-/* Returns the number of rows that n rows of input become. */
+/* Returns the number of output rows of the generator for n input rows. */
 int64_t   xd_generator_rows(const xd_generator *g, int64_t n);
 void      xd_generator_declare(xd_decl *d, const xd_generator *g, xd_generator_weights *w);
-/* Computes out [rows(n), out] F32 of in [n, in] F32. */
+/* Computes the output rows `out`, F32, from n input rows `in`, F32. */
 void      xd_generator_run(xd_exec *x, const xd_generator *g, const xd_generator_weights *w,
                            xd_tensor in, xd_tensor out);
 /* Limits F32 elements to -1 to 1. */

@@ -3,11 +3,11 @@
  * An arena allocates from one region of device memory (backend/backend.h). Rewinding an arena to a
  * mark frees everything that was allocated later. To find the size of the region, the same
  * computation first runs on a count device, which allocates no memory and computes nothing; the
- * arena of this run measures the peak. A block of the measured size is always large enough for the
+ * arena of this run measures the peak. A region of the measured size is always large enough for the
  * real run.
  *
- * xd_arena_keep allocates from the end of the block; rewinding the arena does not free these
- * pieces. */
+ * xd_arena_keep allocates from the end of the region; rewinding the arena does not free this
+ * memory. */
 #ifndef XD_BASE_ARENA_H
 #define XD_BASE_ARENA_H
 

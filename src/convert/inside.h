@@ -1,7 +1,7 @@
-/* inside.h - private to convert: declares the plan of a model conversion (the output files and
- * their tensors), and the steps of the conversion.
+/* inside.h - used only in src/convert: declares the plan of a model conversion (the output files
+ * and their tensors), and the steps of the conversion.
  *
- * The plan of a conversion is made before anything is written. The plan has every output file with
+ * The plan of a conversion is made before anything is written. It describes every output file with
  * its header, so that the size of each file is known and files of an interrupted earlier run are
  * recognized. */
 #ifndef XD_CONVERT_INSIDE_H
@@ -11,10 +11,10 @@
 #include "model/model.h"
 #include "xdit/tools.h"
 
-/* With this value as the output type, the output has the element types of the source files. */
+/* Output type that keeps the element types of the source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
-typedef struct xd_cvt_item { /* a tensor that the converted model will have */
+typedef struct xd_cvt_item { /* a tensor of the converted model */
     char     *name;          /* name of the output tensor; owned */
     xd_tensor t;             /* type and shape of the output tensor */
     /* Index in the source files of a tensor that the component does not declare and that is
@@ -22,17 +22,17 @@ typedef struct xd_cvt_item { /* a tensor that the converted model will have */
     int64_t   raw;
     /* Number of the tensor's group; all tensors of a group are in one file. */
     int       unit;
-    /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) has the matrix's
-     * scales. */
+    /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) contains the
+     * matrix's scales. */
     int       quantized;
-    int       scales; /* 1: the tensor has the scales of a quantized matrix */
+    int       scales; /* 1: the tensor contains the scales of a quantized matrix */
     int       fours;  /* 1: the tensor is a Q4_0 matrix, which is stored as bytes (its blocks) */
     /* Group size of the rotation (xd_rotation) if the columns of a matrix are rotated; else 0. */
     int64_t   rotate;
     size_t    at; /* offset in the data section of the output file */
 } xd_cvt_item;
 
-/* An output file with consecutive tensors of a component's list. */
+/* An output file, which contains consecutive tensors of a component's list of tensors. */
 typedef struct xd_cvt_file {
     /* `path` of the output file, and its `name` in the output directory
      * ("transformer/x.safetensors"); both owned. */
@@ -49,7 +49,7 @@ typedef struct xd_cvt_part { /* a component of the model, and its output files *
     int           type;      /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED */
     xd_cvt_item  *item;
     int           n;
-    /* the metadata _quantization_metadata of ComfyUI; empty: no such metadata */
+    /* text of ComfyUI's metadata entry _quantization_metadata; empty: no entry is written */
     xd_text_buf   formats;
     xd_cvt_file  *file;
     int           nfile;
@@ -93,14 +93,14 @@ void      xd_cvt_progress(xd_cvt *v, const char *file, size_t bytes);
 
 /* ---- the directory (copy.c, state.c) --------------------------------------------------------- */
 
-/* Lists the files of the model that are copied, such as configs and tokenizers. */
+/* Lists the files of the model that are copied unchanged, such as configs and tokenizers. */
 xd_status xd_cvt_list_copies(xd_cvt *v, xd_err *e);
 /* Copies the listed files of the model. If `last` is 0, xd_cvt_copy_files copies all files except
  * model_index.json; if `last` is 1, it copies only model_index.json. */
 xd_status xd_cvt_copy_files(xd_cvt *v, int last, xd_err *e);
 void      xd_cvt_copies_free(xd_cvt *v);
 
-/* Checks that the output directory is empty or has only files of the same conversion. Marks
+/* Checks that the output directory is empty or contains only files of the same conversion. Marks
  * complete files as done, checks that the disk has space for the other files, and prepares the
  * directory. */
 xd_status xd_cvt_begin(xd_cvt *v, xd_err *e);

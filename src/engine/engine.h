@@ -1,4 +1,4 @@
-/* engine.h - xd_engine, the state of an engine of the public API (xdit.h). */
+/* engine.h - defines xd_engine, the state of an engine of the public API (xdit.h). */
 #ifndef XD_ENGINE_ENGINE_H
 #define XD_ENGINE_ENGINE_H
 
@@ -8,8 +8,8 @@
 #include "predict/auto_plan.h"
 #include "xdit/tools.h"
 
-/* Whether shares of the work follow the ranks' speeds, as measured when the engine is opened, and
- * also between steps. */
+/* How the tokens of an image are divided among ranks: evenly, by the ranks' speeds as measured when
+ * the engine is opened, or also by speeds that are measured between steps. */
 typedef enum xd_shares { XD_SHARES_EVEN, XD_SHARES_MEASURED, XD_SHARES_ADAPTIVE } xd_shares;
 
 struct xd_engine {
@@ -19,12 +19,15 @@ struct xd_engine {
     xd_predicted_times   predicted;
     int                  requests; /* number of requests that were begun */
     int                  refused;  /* 1: the last request needed too much memory and was refused */
-    struct xd_engine    *of;       /* engine that owns the weights (borrow.h); NULL: this engine */
-    struct xd_lora_sets *sets;     /* sets of LoRA files (lora_sets.h); NULL: there is one set */
+    /* engine that owns the weights (borrow.h); NULL: this engine owns them */
+    struct xd_engine    *of;
+    /* sets of LoRA files (lora_sets.h); NULL: the engine has only one set */
+    struct xd_lora_sets *sets;
     /* 1: the engine uses only this rank, with weights of another engine */
     int                  alone;
-    int                  balanced; /* an xd_shares: how the sizes of shards follow speeds */
-    xd_canceller         cancel;   /* set by xd_cancel, from any thread */
+    /* how the sizes of shards follow the ranks' speeds (xd_shares) */
+    int                  balanced;
+    xd_canceller         cancel; /* set by xd_cancel, from any thread */
     xd_logger log; /* logger of the thread that currently runs a function of this engine */
 };
 

@@ -2,9 +2,9 @@
  * its own files.
  *
  * An engine computes with one set of LoRA files at a time. Each set has its own copy of the weights
- * of the components that the set's files change. LoRA files usually change the transformer, seldom
- * a text encoder. Sets of LoRA files share all components that their files do not change. The
- * weights of inactive sets stay loaded until there are more than XD_LORA_SETS inactive sets or
+ * of the components that the set's files change. LoRA files usually change the transformer and
+ * seldom a text encoder; all sets share the weights of components that their files do not change.
+ * The weights of inactive sets stay loaded until there are more than XD_LORA_SETS inactive sets or
  * memory is short. */
 #ifndef XD_ENGINE_LORA_SETS_H
 #define XD_ENGINE_LORA_SETS_H

@@ -6,10 +6,11 @@
 #include "predict/auto_plan.h"
 
 /* On rank 0, logs one line at level INFO with the model, image size, steps, element types, device
- * and ranks of the request. The logged line also has the bytes of memory that the request needs on
- * this host or on the device. The logged line ends with the predicted seconds of the request,
- * unless they were logged with the plan. Call xd_log_request after xd_memory_plan. `predicted` has
- * the predicted times of this request, or is NULL if they are unknown. */
+ * and ranks of the request. The logged line also tells how many bytes of memory the request needs
+ * on this host or on the device. The logged line ends with the predicted time of the request in
+ * seconds, unless the time was already logged together with the chosen plan. Call xd_log_request
+ * after xd_memory_plan. `predicted` contains the predicted times of this request, or is NULL if
+ * they are unknown. */
 void xd_log_request(const xd_job *j, const xd_memory_limits *limits,
                     const xd_predicted_times *predicted);
 

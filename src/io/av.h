@@ -1,5 +1,5 @@
-/* av.h - private to io: loads FFmpeg's libraries with dlopen, when the first video is written or
- * read.
+/* av.h - used only in src/io: loads FFmpeg's libraries with dlopen, when the first video is written
+ * or read.
  *
  * FFmpeg's libraries must have the same major version as the headers of the build; FFmpeg keeps its
  * ABI stable within a major version. */
@@ -46,8 +46,8 @@ typedef struct xd_av {
 #undef XD_AV_FIELD
 } xd_av;
 
-/* Sets *av to the table of FFmpeg's functions, which is loaded once per process. XD_EUNSUPPORTED: a
- * library is missing; the error names the library. */
+/* Sets *av to the table of FFmpeg's functions, which is loaded once per process. Returns
+ * XD_EUNSUPPORTED if a library is missing; the error message names the library. */
 xd_status xd_av_load(const xd_av **av, xd_err *e);
 
 #endif

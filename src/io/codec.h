@@ -1,5 +1,5 @@
-/* codec.h - private to io: declares the interface that each image format implements, and functions
- * that the formats share. */
+/* codec.h - used only in src/io: declares the interface that each image format implements, and
+ * functions that the formats share. */
 #ifndef XD_IO_CODEC_H
 #define XD_IO_CODEC_H
 
@@ -12,7 +12,8 @@
 typedef struct xd_pixels { /* an image in memory, as rows of pixels of `channels` bytes */
     uint8_t *rgb;
     int64_t  w, h;
-    /* 3: RGB; 4: RGB and alpha. When an image is read, the caller chooses. */
+    /* Number of bytes of a pixel, 3 for RGB or 4 for RGB and alpha. The caller chooses it before an
+     * image is read. */
     int      channels;
     /* 1: only the size of the image is read; xd_pixels_new stores the size and then returns an
      * error, so that no pixels are decoded. */
@@ -45,24 +46,25 @@ typedef struct xd_codec {
 
 extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm, xd_codec_gif;
 
-/* Makes pixels of 4 channels of the RGB pixels at the beginning of p->rgb, all of them opaque, if
- * the caller wants 4 channels. */
+/* If p->channels is 4, converts the RGB pixels at the beginning of p->rgb in place to opaque pixels
+ * with alpha. */
 void      xd_pixels_opaque(xd_pixels *p);
 /* Allocates p->rgb for w x h pixels, a size read from the file `path`. Refuses image sizes that are
  * out of range. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);
-/* Makes a mask from pixels with alpha, [h,w,4], and stores the mask in p->rgb. If any pixel has
- * alpha < 255, the mask is 255 - alpha; otherwise the mask has the pixels' colours. */
+/* Makes a mask from pixels with alpha, [h,w,4], and stores the mask in p->rgb. If the alpha of any
+ * pixel is below 255, the mask is 255 - alpha; otherwise the mask consists of the pixels'
+ * colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
-/* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
- * in an XMP block: 2 to 8. Returns 0 if the blocks have no orientation or are invalid. Either of
- * the two blocks, Exif and XMP, may be NULL. */
+/* Returns the orientation (2 to 8) that the Exif metadata `exif` (with or without the prefix
+ * "Exif") or else the XMP metadata `xmp` contain. Returns 0 if both contain no orientation or are
+ * invalid. `exif` and `xmp` may be NULL. */
 int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);
 /* Rotates or mirrors an image so that it is upright, and sets p->orientation to 0. */
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e);
-/* Makes an Exif block with texts, which begins with the TIFF header. max: maximum size of the block
- * in bytes, at least 1 kB. The text "parameters" becomes the UserComment of the Exif block,
- * truncated if it is too long. The other texts become the ImageDescription of the Exif block, if
+/* Makes Exif metadata, beginning with the TIFF header, that contain an image's texts. max: maximum
+ * size of the metadata in bytes, at least 1 kB. The text "parameters" becomes the field
+ * UserComment, truncated if it is too long. The other texts become the field ImageDescription, if
  * they fit. Returns malloc'ed memory of *n bytes, or NULL if the image has no texts or if out of
  * memory. */
 uint8_t  *xd_exif(const xd_image_text *texts, size_t max, size_t *n);

@@ -10,12 +10,12 @@
 
 typedef struct xd_frames xd_frames;
 
-/* Opens a file or a directory of frames. XD_EIO: the path cannot be read; XD_EFORMAT: the path has
- * no frames; XD_EUNSUPPORTED: the file is a video, and FFmpeg is missing. */
+/* Opens a file or a directory of frames. Returns XD_EIO if the path cannot be read, XD_EFORMAT if
+ * no frames are found, and XD_EUNSUPPORTED if the file is a video and FFmpeg is missing. */
 xd_status xd_frames_open(xd_frames **f, const char *path, xd_err *e);
-/* Reads the next frame of a video or directory. Sets *rgb to the frame: *h rows of *w pixels of 3
- * bytes, valid until the next call. After the last frame, sets *rgb to NULL. Fails if the size of
- * the frame differs from the size of the first frame. */
+/* Reads the next frame of a video or directory. Sets *rgb to the frame, which consists of *h rows
+ * of *w pixels of 3 bytes and is valid until the next call. After the last frame, sets *rgb to
+ * NULL. Fails if the size of the frame differs from the size of the first frame. */
 xd_status xd_frames_next(xd_frames *f, const uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 void      xd_frames_close(xd_frames **f);
 

@@ -7,25 +7,26 @@
 
 #include "base/err.h"
 
-/* UTF-8 texts that are stored in an image file; the list ends with a NULL key. A PNG has one tEXt
- * chunk per text, or iTXt if the text is not Latin-1. JPEG and WebP have an Exif block. The text
- * "parameters" becomes its UserComment, without the key, and the other texts become its
- * ImageDescription (exif.c). The comment of a JPEG or PPM has lines "key: value". */
+/* UTF-8 texts that are stored in an image file; the list ends with a NULL key. In a PNG, each text
+ * is a tEXt chunk, or an iTXt chunk if it is not Latin-1. In JPEG and WebP, the text "parameters"
+ * becomes the Exif field UserComment, without the key, and the other texts become the Exif field
+ * ImageDescription (exif.c). The comment of a JPEG or PPM contains a line "key: value" for each
+ * text. */
 typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
 enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP */
 /* Writes an image. rgb: h rows of w pixels of 3 bytes. The list of texts may be NULL. A PNG without
  * texts is assumed to be a preview and is compressed faster, into a larger file. Image formats that
- * can be written: .png .jpg .jpeg .webp .ppm. XD_EINVAL: another extension; the error message names
- * the known extensions. */
+ * can be written: .png .jpg .jpeg .webp .ppm. Returns XD_EINVAL for any other extension; the error
+ * message lists the known extensions. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
 /* Writes an image as xd_image_write does, but uses the given quality, 0 to 100, for JPEG and WebP.
- * A negative quality means XD_IMAGE_QUALITY. */
+ * A negative `quality` stands for the default, XD_IMAGE_QUALITY. */
 xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h, int quality,
                             const xd_image_text *texts, xd_err *e);
-/* Writes an image with pixels of 3 bytes, or of 4 bytes: RGB and alpha. A format without alpha
- * (xd_image_has_alpha) gets the image as it looks on white. */
+/* Writes an image with pixels of 3 bytes, or of 4 bytes: RGB and alpha. If the image format has no
+ * alpha channel (xd_image_has_alpha), the image is written as it looks on white. */
 typedef struct xd_picture {
     const uint8_t *data;
     int64_t        w, h;
@@ -35,8 +36,8 @@ xd_status xd_image_write_picture(const char *path, const xd_picture *im, int qua
                                  const xd_image_text *texts, xd_err *e);
 /* Returns 1 if the file name extension of `path` is that of an image format with alpha. */
 int       xd_image_has_alpha(const char *path);
-/* Returns malloc'ed RGB of n pixels of 4 bytes as they look on white, or NULL if out of memory. The
- * roundings are those of Pillow's alpha_composite. */
+/* Converts n pixels with alpha to RGB as they look on white, rounded like Pillow's alpha_composite.
+ * Returns malloc'ed memory, or NULL if out of memory. */
 uint8_t  *xd_image_on_white(const uint8_t *rgba, int64_t n);
 /* Returns 1 if the file name extension of `path` belongs to an image format that can be written. */
 int       xd_image_known(const char *path);
@@ -44,8 +45,8 @@ int       xd_image_known(const char *path);
  * diffusers' load_image, the image is rotated upright by the Exif orientation, only the first frame
  * of an animation is read, and alpha is ignored. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
-/* Reads an image file like xd_image_read into malloc'ed pixels of 4 bytes: RGB and alpha, which is
- * 255 in an image without alpha. */
+/* Reads an image file as xd_image_read does, but into malloc'ed pixels of 4 bytes: RGB and alpha.
+ * Alpha is 255 if the image has no alpha channel. */
 xd_status xd_image_read_alpha(const char *path, uint8_t **rgba, int64_t *w, int64_t *h, xd_err *e);
 /* Reads an image file as a mask. If a PNG, WebP or GIF has transparent pixels, the mask is white
  * where the image is transparent; otherwise, the mask is the image itself. */
@@ -62,8 +63,8 @@ xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int
 typedef enum xd_filter { XD_LANCZOS, XD_BICUBIC, XD_BILINEAR } xd_filter;
 xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
                              int64_t to_h, xd_err *e);
-/* Resizes an image of pixels of 4 bytes, RGB and alpha, with Pillow's Lanczos filter. Like Pillow,
- * the function resizes colours that are multiplied by alpha. */
+/* Resizes an image of pixels of 4 bytes, RGB and alpha, with Pillow's Lanczos filter. As in Pillow,
+ * colours are multiplied by alpha before resizing and divided by it afterwards. */
 xd_status xd_image_resize_alpha(uint8_t **rgba, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                                 xd_err *e);
 

@@ -1,4 +1,4 @@
-/* palette.h - private to io: reduces the colours of an image to 256. */
+/* palette.h - used only in src/io: reduces the colours of an image to 256. */
 #ifndef XD_IO_PALETTE_H
 #define XD_IO_PALETTE_H
 
@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-/* Number of cells of colour space, which has 6 bits per channel. */
+/* Number of cells into which colour space is divided: 64 for each of three channels. */
 enum { XD_PALETTE_CELLS = 1 << 18 };
 
 typedef struct xd_palette {
@@ -17,10 +17,10 @@ typedef struct xd_palette {
     int16_t nearest[XD_PALETTE_CELLS];
 } xd_palette;
 
-/* Chooses at most 256 colours for n pixels of 3 bytes. The function repeatedly splits the box in
- * colour space whose colours have the largest squared error to their mean. If the colours of the
- * image are in at most 256 cells of colour space, the palette consists of the mean colours of these
- * cells. */
+/* Chooses at most 256 colours for n pixels of 3 bytes. Colour space is repeatedly split: each time,
+ * the box of colours with the largest squared error to its mean colour is divided. If the image's
+ * colours occupy at most 256 cells of colour space, the palette consists of the mean colours of
+ * these cells. */
 xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *e);
 
 /* Converts an image to palette indices, w * h bytes, with error diffusion (Floyd and Steinberg) in

@@ -1,8 +1,8 @@
 /* safetensors.h - reads weight files, in safetensors or GGUF format, as one file or several shards.
  *
- * Only tensors in use are mapped (read-only), not complete files, because a checkpoint may be
- * larger than the address space. If the file system cannot map files, tensors are read into memory
- * that xd_st_done frees, and one log line reports this. */
+ * Only tensors in use are memory-mapped (read-only), not complete files, because a checkpoint may
+ * be larger than the address space. If the file system cannot map files, tensors are read into
+ * memory that xd_st_done frees, and a log line says so. */
 #ifndef XD_IO_SAFETENSORS_H
 #define XD_IO_SAFETENSORS_H
 
@@ -12,14 +12,14 @@
 
 typedef struct xd_st xd_st;
 
-/* Opens the weight files in a component's directory. The weight files of a directory are the first
- * of these that exist: `stem`.safetensors, or the shards in `stem`.safetensors.index.json; a
- * variant such as stem.fp16.safetensors; the only .gguf file of the directory. If `path` is a file,
- * opens that file; for a sharded GGUF model, the file may be any shard. stem:
- * "diffusion_pytorch_model" or "model". xd_st_open checks headers completely: offsets inside the
- * file, no overlap, sizes that match shapes. The error message for a truncated file has the actual
- * and the expected size. If a directory has only .bin or .pt files, the error message tells how to
- * convert them. */
+/* Opens the weight files in a component's directory. In a directory, the first of the following
+ * that exists is opened: STEM.safetensors, or the shards that STEM.safetensors.index.json lists; a
+ * variant such as STEM.fp16.safetensors; the only .gguf file. STEM is the argument `stem`. If
+ * `path` is a file, opens that file; for a sharded GGUF model, the file may be any shard. stem:
+ * "diffusion_pytorch_model" or "model". All headers are checked: offsets are inside the file,
+ * tensors do not overlap, and sizes match shapes. The error message for a truncated file contains
+ * the actual and the expected size. If a directory has only .bin or .pt files, the error message
+ * tells how to convert them. */
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 /* Adds the tensors of the weight files in `more` to *s, with `prefix` before their names, and frees
  * `more`. */
@@ -42,19 +42,20 @@ const char *xd_st_dtype(const xd_st *s, int64_t i);
 int         xd_st_place(const xd_st *s, int64_t i, size_t *at);
 /* Maps tensor i and sets *t to a contiguous view of the tensor, whose address may be unaligned. A
  * view is valid until xd_st_done(s, i) was called as often as xd_st_get, or until xd_st_release or
- * xd_st_close. XD_EIO: the file was truncated. */
+ * xd_st_close. Returns XD_EIO if the file was truncated. */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);
-/* Reports that the given bytes of tensor i's view will not be read again soon, and releases the
- * pages that are completely inside these bytes. A later read maps the released pages again. */
+/* Tells that `bytes` bytes at p, in the view of tensor i, will not be read again soon, and releases
+ * the memory pages that lie completely inside them. A later access reads the released pages
+ * again. */
 void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
 void        xd_st_release(xd_st *s); /* unmaps all views; s may be NULL */
 /* Returns 1 if tensors are mapped, 0 if they are read into memory. */
 int         xd_st_mapped(const xd_st *s);
 /* Returns a hash of the tensors' names, types, shapes and offsets, and of every file's size,
  * complete header and 64 pages of 4 KiB at equal distances, including the first and the last. A
- * file of at most 64 pages is hashed completely; in a larger file a change between the pages is
- * missed. */
+ * file of at most 64 pages is hashed completely; in a larger file, changes between the hashed pages
+ * do not change the hash. */
 uint64_t    xd_st_hash(const xd_st *s);
 /* xd_st_files returns the number of files, and xd_st_file_path returns the path of file i.
  * xd_st_file_digest computes a hash of all bytes of file i with all threads, and returns XD_EIO if
@@ -79,9 +80,9 @@ typedef struct xd_st_item {
 } xd_st_item;
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);
-/* xd_st_header appends the JSON header of a safetensors file with the tensors of `h` in their own
- * types. The file begins with the size of the header (8 bytes, made by xd_st_size). The header
- * follows, padded so that the tensors' data begin at a multiple of `align`. */
+/* xd_st_header appends the JSON header of a safetensors file in which the tensors of `h` keep their
+ * element types. The file begins with the size of the header (8 bytes, made by xd_st_size). After
+ * the size comes the header, padded so that the tensors' data begin at a multiple of `align`. */
 enum { XD_ST_SIZE = 8 };
 typedef struct xd_st_head {
     const xd_st_item  *items;

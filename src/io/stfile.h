@@ -1,5 +1,5 @@
-/* stfile.h - private to io: maps or reads one safetensors or GGUF file, and chooses the weight file
- * in a directory. */
+/* stfile.h - used only in src/io: maps or reads one safetensors or GGUF file, and chooses the
+ * weight file in a directory. */
 #ifndef XD_IO_STFILE_H
 #define XD_IO_STFILE_H
 
@@ -38,8 +38,8 @@ int       xd_st_file_maps(const xd_st_file *f); /* returns 1 if the file can be 
 xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
                           xd_st_view *v, xd_err *e);
 void      xd_st_file_put(xd_st_view *v);
-/* Releases the pages of a view that are completely inside the given range of bytes. A later access
- * maps the released pages again. */
+/* Releases the memory pages of a view that lie completely inside the `bytes` bytes at p. A later
+ * access reads the released pages again. */
 void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)

@@ -1,4 +1,4 @@
-/* vcodec.h - private to io: declares the interface that each video format implements. */
+/* vcodec.h - used only in src/io: declares the interface that each video format implements. */
 #ifndef XD_IO_VCODEC_H
 #define XD_IO_VCODEC_H
 
@@ -13,8 +13,8 @@ typedef struct xd_vcodec {
      * does not support the format. */
     xd_status   (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                          const xd_image_text *texts, xd_err *e);
-    /* Checks that the libraries for the video format can be loaded. `ready` is NULL if the format
-     * needs no library. */
+    /* Checks that the libraries for this video format can be loaded; NULL if the format needs no
+     * library. */
     xd_status   (*ready)(const struct xd_vcodec *c, xd_err *e);
 } xd_vcodec;
 

@@ -14,7 +14,7 @@ typedef struct xd_sound {
 
 /* Returns 1 if the file name extension of `path` is .wav. */
 int       xd_wav_known(const char *path);
-/* Writes a WAV file with 16-bit integers: the samples, limited to -1 and 1, times 32767 and rounded
+/* Writes a WAV file with 16-bit integers: the samples, clamped to [-1, 1], times 32767 and rounded
  * towards 0. */
 xd_status xd_wav_write(const char *path, const xd_sound *s, xd_err *e);
 

@@ -1,5 +1,5 @@
-/* inside.h - private to module: defines the state of a module (a single transformer or VAE, see
- * xdit/module.h), and declares functions that turn the program's arrays into tensors. */
+/* inside.h - used only in src/module: defines the state of a module (a single transformer or VAE,
+ * see xdit/module.h), and declares functions that turn the program's arrays into tensors. */
 #ifndef XD_MODULE_INSIDE_H
 #define XD_MODULE_INSIDE_H
 
@@ -12,13 +12,13 @@
 /* ---- arrays (arrays.c) --------------------------------------------------------------------- */
 
 /* Makes a tensor that is a view of the program's array. what: name of the array in error messages.
- * XD_EINVAL: the array has an invalid type or shape. */
+ * Returns XD_EINVAL if the array has an invalid type or shape. */
 xd_status xd_array_tensor(const xd_array *a, const char *what, xd_tensor *t, xd_err *e);
 /* Copies elements [first, first + n) of a tensor and converts them to f32. */
 void      xd_array_read(float *to, xd_tensor from, int64_t first, int64_t n);
 
-/* A weight source (xd_source) that reads a network's weights from the program's named arrays.
- * in_place: 1: a weight that needs no conversion is a view of the program's array. */
+/* A weight source (xd_source) that reads a network's weights from the program's named arrays. If
+ * in_place is 1, a weight that needs no conversion is a view of the program's array. */
 typedef struct xd_named xd_named;
 xd_status xd_named_open(xd_named **w, const xd_array *v, int64_t n, const char *what, xd_err *e);
 xd_source xd_named_source(xd_named *w, int in_place);
@@ -35,7 +35,7 @@ typedef struct xd_kept_text {
     size_t   bytes; /* size of the key in bytes */
     void    *kept;  /* cached tensors (xd_state.kept), allocated in `arena` */
     xd_arena arena;
-    int64_t  used; /* number of the last forward pass that used this entry */
+    int64_t  used; /* number of the last forward pass that used this cache entry */
 } xd_kept_text;
 
 struct xd_module {

@@ -1,9 +1,8 @@
-/* device_proxy.h - defines a proxy device, which wraps another (real) device. The tracing device
- * and the timing device are proxy devices.
+/* device_proxy.h - defines a proxy device, which wraps another (real) device. Two proxy devices
+ * exist: one records a trace (trace.h), the other measures time (profile.h).
  *
- * A proxy device forwards calls for memory and weight packing to the real device. The tracing
- * device and the timing device add their own kernels to the proxy. A new op needs one line in
- * XD_KERNELS. */
+ * A proxy device forwards calls for memory and weight packing to the real device, and has its own
+ * versions of the kernels. A new kernel operation needs one line in the macro XD_KERNELS. */
 #ifndef XD_OBSERVE_DEVICE_PROXY_H
 #define XD_OBSERVE_DEVICE_PROXY_H
 
@@ -17,9 +16,8 @@ typedef struct xd_device_proxy {
     xd_dev    *real;
 } xd_device_proxy;
 
-/* List of all kernels of a device, for code that is generated per kernel. For each kernel, the list
- * calls X with the kernel's member of xd_ops, the type of the kernel's arguments, and the kernel's
- * xd_op without the prefix XD_OP_. */
+/* Calls the macro X for each kernel of a device, with the kernel's member of xd_ops, the type of
+ * its arguments, and its xd_op without the prefix XD_OP_. */
 #define XD_KERNELS(X)                           \
     X(gemm, xd_gemm, GEMM)                      \
     X(attn, xd_attn_args, ATTN)                 \
@@ -38,9 +36,9 @@ typedef struct xd_device_proxy {
     X(linattn, xd_linattn, LINATTN)          \
     X(code, xd_code, CODE)
 
-/* Opens proxy `w` of `real`: sets the proxy's tables of ops and memory functions, but adds no
- * kernels. close: function that closes the proxy. Fields of w->dev that the proxy does not need are
- * not changed. */
+/* Opens `w` as a proxy of the device `real`: sets the tables of operations and memory functions,
+ * but adds no kernels. close: function that closes the proxy. Other fields of w->dev are not
+ * changed. */
 void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real, void (*close)(xd_dev *d));
 
 #endif

@@ -1,15 +1,15 @@
 /* profile.h - defines a proxy device that measures the time, flops and bytes of each kind of op.
  *
  * Every kernel runs on the real device and is timed, and a count device computes the kernel's flops
- * and bytes. To be profiled, models and the engine need no change. Ops of an asynchronous device (a
- * GPU) are timed by events on the device, which xd_profile_collect reads. */
+ * and bytes. Models and the engine are profiled without any change of their code. Ops of an
+ * asynchronous device (a GPU) are timed by events on the device, which xd_profile_collect reads. */
 #ifndef XD_OBSERVE_PROFILE_H
 #define XD_OBSERVE_PROFILE_H
 
 #include "observe/device_proxy.h"
 #include "observe/stamps.h"
 
-typedef struct xd_sample { /* totals of one kind of op since the last reset */
+typedef struct xd_sample { /* totals of one kind of operation since the last reset */
     double  seconds, flops, bytes;
     int64_t calls;
 } xd_sample;

@@ -7,8 +7,8 @@
 
 /* The environment variable XDIT_SLOW lists ranks as "RANK:FACTOR,...". If XDIT_SLOW lists this rank
  * with a factor above 1, replaces *d by a proxy device whose kernels take FACTOR times as long.
- * With "RANK:FACTOR:FIRST:END" only kernels FIRST to END - 1 of the rank are slow; without END, all
- * from FIRST on. */
+ * "RANK:FACTOR:FIRST:END" slows down only the rank's kernel calls number FIRST to END - 1; without
+ * END, all calls from FIRST on. */
 xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e);
 
 #endif

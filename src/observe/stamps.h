@@ -20,7 +20,7 @@ typedef struct xd_stamps {
     int         n, cap;
 } xd_stamps;
 
-/* Prepares timestamps if d is asynchronous. For other devices, all functions of stamps.h do
+/* Prepares timestamps if d is asynchronous. If the device is synchronous, all these functions do
  * nothing. */
 void    xd_stamps_open(xd_stamps *s, xd_dev *d);
 void    xd_stamps_close(xd_stamps *s);
@@ -31,7 +31,7 @@ void    xd_stamps_end(xd_stamps *s, xd_op op, int64_t begin);
 /* Returns 1 if so many timestamps are queued that xd_stamps_read should be called. */
 int     xd_stamps_full(const xd_stamps *s);
 /* Waits for the device and reads all timestamps. Returns the number of ops since the last call of
- * xd_stamps_read. s->v has the times of these ops in order, valid until the next
+ * xd_stamps_read. s->v contains the times of these ops in order, valid until the next call of
  * xd_stamps_begin. */
 int     xd_stamps_read(xd_stamps *s);
 

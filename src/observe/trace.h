@@ -2,11 +2,11 @@
  * Chrome trace.
  *
  * Every rank records events of fixed size in memory. To record an event, the clock is read twice.
- * Without a recorder, events cost nothing; every function of trace.h accepts NULL. A proxy device
- * records kernels, a proxy communicator records messages, and the engine records steps, blocks and
- * phases. At the end of a request, every rank formats its events as text, and rank 0 writes the
- * texts of all ranks in order. The trace file has the JSON object format of "Trace Event Format"
- * (Google, 2016), which Perfetto also reads. */
+ * If no trace is recorded, the pointer to the recorder is NULL, which every function accepts, and
+ * events cost nothing. A proxy device records kernels, a proxy communicator records messages, and
+ * the engine records steps, blocks and phases. At the end of a request, every rank formats its
+ * events as text, and rank 0 writes the texts of all ranks in order. The trace file has the JSON
+ * object format of "Trace Event Format" (Google, 2016), which Perfetto also reads. */
 #ifndef XD_OBSERVE_TRACE_H
 #define XD_OBSERVE_TRACE_H
 
@@ -14,26 +14,26 @@
 #include "observe/stamps.h"
 #include "parallel/topo.h"
 
-/* Kinds of events, with the meaning of the fields a, b, c of xd_event. Events of the computing
- * thread are nested, and events of the device follow each other; XD_EV_FLIGHT events may
- * overlap. */
+/* Kinds of events; the comment of each kind gives the meaning of the fields a, b and c of xd_event.
+ * Events of the computing thread are nested, events of the device follow each other, and
+ * XD_EV_FLIGHT events may overlap. */
 typedef enum xd_event_kind {
     XD_EV_PHASE, /* a phase of the request; field a: index of the phase's name */
     XD_EV_STEP,  /* a denoising step; field a: index of the step */
-    /* A forward pass of the transformer; a: step, b: patch or XD_ALL, c: index of the guidance
-     * pass. */
+    /* A forward pass of the transformer; field a: step, b: patch or XD_ALL, c: index of the
+     * guidance pass. */
     XD_EV_PIECE,
     XD_EV_BLOCK,   /* a block of a network; field a: index of the block */
-    XD_EV_SAMPLER, /* the sampler's part of a step; a: step, b: patch or XD_ALL */
+    XD_EV_SAMPLER, /* the sampler's update of the latents; field a: step, b: patch or XD_ALL */
     XD_EV_OP,      /* a call of a kernel; field a: the kernel's xd_op */
-    /* A call of the communicator, which begins a message. a: kind of call and group of ranks
+    /* A call of the communicator, which begins a message. Field a: kind of call and group of ranks
      * (xd_event), b: peer rank or -1, c: index of the message. */
     XD_EV_CALL,
-    /* The time in which the rank waits for messages. a and b describe the first message of the
-     * wait, as in XD_EV_CALL. */
+    /* The time in which the rank waits for messages. The fields a and b describe the first message
+     * for which it waits, as in XD_EV_CALL. */
     XD_EV_WAIT,
     XD_EV_FLIGHT, /* a message in flight, from its call to the end of the wait */
-    XD_EV_DEVICE, /* an op that ran on an asynchronous device; a: the xd_op */
+    XD_EV_DEVICE, /* an operation that ran on an asynchronous device; field a: the xd_op */
 } xd_event_kind;
 
 typedef enum xd_call {
@@ -88,11 +88,11 @@ typedef struct xd_trace {
 xd_status xd_trace_open(xd_trace **t, const char *path, xd_err *e);
 void      xd_trace_close(xd_trace **t);
 
-int64_t     xd_trace_now(const xd_trace *t); /* returns the time in ns; 0 without a recorder */
+int64_t     xd_trace_now(const xd_trace *t); /* returns the time in ns, or 0 if t is NULL */
 /* Records an event from time t0 to now. */
 void        xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
-/* Ends the current phase of the request and begins another phase: "open", "prepare", "text",
- * "load", "denoise", "decode", "collect", "finish"; NULL: no phase. */
+/* Ends the current phase of the request and begins the phase `name`: "open", "prepare", "text",
+ * "load", "denoise", "decode", "collect" or "finish"; if `name` is NULL, no phase begins. */
 void        xd_trace_phase(xd_trace *t, const char *name);
 const char *xd_trace_phase_name(int phase);
 /* Records an event that the caller has filled in completely. */
@@ -103,7 +103,7 @@ void        xd_trace_put(xd_trace *t, xd_event ev);
  * a proxy also record their messages, unless they have only one rank. A recording proxy owns the
  * device or communicator that it replaces. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
-/* Waits for the device and records the device times of the ops that were queued since the last call
+/* Waits for the device and records the times of the operations that were queued since the last call
  * of xd_trace_collect. The engine calls xd_trace_collect at the end of each step and each phase. */
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);

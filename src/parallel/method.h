@@ -1,9 +1,10 @@
 /* method.h - defines parallel methods, which distribute attention over ranks. Each open parallel
- * method is an entry of a stack of hooks.
+ * method is an entry in a stack of hooks, which are functions that replace attention and other
+ * operations on several tokens.
  *
  * A stack of hooks is opened for one network (transformer, VAE or text encoder) and one layout of
- * tokens, and closed with that network. A parallel method that has nothing to do for the topology
- * adds no entry. All ranks of a group exchange the same sequence of messages even after an error. A
+ * tokens, and closed with that network. A parallel method that the groups of ranks do not need adds
+ * no entry. All ranks of a group exchange the same sequence of messages even after an error. A
  * failed rank keeps sending and receiving, with buffers that the method allocates when it is
  * opened. */
 #ifndef XD_PARALLEL_METHOD_H
@@ -22,37 +23,39 @@ typedef struct xd_method_args {
     const xd_layout      *lay;
     xd_dev               *dev; /* device; while memory is counted, a device that computes nothing */
     xd_dtype              act; /* compute type */
-    /* For a transformer. heads: key heads that this tensor-parallel rank has; group: query heads
-     * per key head; head_dim: elements per head. */
+    /* For a transformer: number of key heads of this tensor-parallel rank (heads), query heads per
+     * key head (group), and elements per head (head_dim). */
     int64_t               heads, group, head_dim;
     int                   sites; /* for a transformer: number of self-attention layers per block */
     /* transformer: blocks [first, last) of this rank's pipeline stage */
     int                   first, last;
     int                   npass; /* for a transformer: guidance passes per step, on all cfg ranks */
-    /* For a transformer, 1: the ring axis uses the previous step's keys and values
+    /* For a transformer: 1 if ring parallelism uses the previous step's keys and values
      * (DistriFusion). */
     int                   displaced;
     /* For a transformer: [t,h,w] size of the attention window in image tokens (0: the complete
      * axis); NULL: no window. */
     const int64_t        *window;
-    int                   prefix;  /* for a transformer, 1: the transformer calls xd_attn_after */
-    int                   grouped; /* for a transformer, 1: the transformer calls xd_attn_grouped */
-    int                   linear;  /* for a transformer, 1: attention is linear (xd_attn_linear) */
-    /* For a transformer: channels, on this rank, of the convolution over tokens; 0: none. */
+    int                   prefix;  /* 1: the network is a transformer that calls xd_attn_after */
+    int                   grouped; /* 1: the network is a transformer that calls xd_attn_grouped */
+    /* 1: the network is a transformer with linear attention (xd_attn_linear) */
+    int                   linear;
+    /* For a transformer: number of channels, on this rank, of the convolution over tokens; 0: no
+     * such convolution. */
     int64_t               conv_ch;
     /* number of channels of the convolution over frames; 0: no such convolution */
     int64_t               frames_ch;
-    /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
-     * none. */
+    /* For a transformer: table that tells which attention outputs are reused (fast_attn.h); NULL:
+     * no output is reused. */
     struct xd_attn_table *ways;
     xd_comm              *rows; /* for a VAE: ranks that split the image's rows, or NULL */
 } xd_method_args;
 
-/* a parallel method; the method's source file exports only this struct */
+/* a parallel method; each method's source file exports only one such struct */
 typedef struct xd_method {
     const char *name; /* name of the method, "ulysses" */
     /* Opens the method's hooks, which are called before the hooks `next`. Sets *out to NULL if the
-     * parallel method has nothing to do. */
+     * method is not needed. */
     xd_status   (*open)(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e);
     void        (*close)(xd_hooks *m);
 } xd_method;
@@ -78,10 +81,10 @@ xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *me
  * sets x->hooks. */
 void      xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped, int prefix);
 void      xd_method_stack_close(xd_method_stack *c);
-/* Returns the buffer that a failed rank uses for its messages in place of its tensor: `p` if `p` is
- * in the arena, else the start of the arena. The contents of the buffer are then invalid on this
- * rank. The arena is larger than any tensor of the run; if `bytes` exceeds the arena, all ranks are
- * aborted and the log has the cause. */
+/* Returns the buffer that a failed rank uses for its messages instead of its tensor at `p`: `p`
+ * itself if it is in the arena, else the start of the arena. The contents of the buffer are then
+ * invalid on this rank. The arena is normally larger than any tensor; if `bytes` exceeds it, the
+ * cause is logged and all ranks are aborted. */
 void     *xd_failed_buffer(xd_exec *x, void *p, size_t bytes, xd_comm *c);
 
 #endif

@@ -1,12 +1,12 @@
-/* rows.h - inside parallel: declares functions that parallel methods share. The functions of rows.h
- * count the token rows of a ring member, make views of rows, and call the next hook. */
+/* rows.h - used only in src/parallel: declares functions that count the tokens of the ranks with
+ * one ring coordinate, make views of tokens, and call the next hook. */
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 
 #include "parallel/method.h"
 
-/* Returns how many token rows of one patch (XD_ALL: of all patches) the Ulysses ranks of one ring
- * member have together. */
+/* Returns how many tokens of one patch (XD_ALL: of all patches) the Ulysses ranks with one ring
+ * coordinate hold together. */
 static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int patch, int member)
 {
     int64_t n = 0;
@@ -15,7 +15,7 @@ static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int p
     return n;
 }
 
-/* Returns the view of rows [row, row + n) of a tensor [1,N,H,D]. */
+/* Returns a view of tokens [row, row + n) of a tensor [1,N,H,D]. */
 static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
 {
     t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
@@ -32,8 +32,8 @@ static inline int64_t xd_my_heads(const xd_method_args *a)
         .n;
 }
 
-/* Functions that return the number of guidance passes per step that this cfg rank computes, and the
- * index of the current pass among these passes. */
+/* Return the number of guidance passes per step that this rank computes with CFG parallelism, and
+ * the index of the current guidance pass among them. */
 static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
@@ -44,20 +44,21 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
     return x->pass / t->deg.n[XD_CFG];
 }
 
-/* Lists views of K and V in global token order: by stream (text, reference, image), then by patch,
- * then by member of the axis. Within each rank, rows are ordered by stream and then by patch. k[i]
- * and v[i] are the tensors [1,n_i,H,D] that have all rows of member i. Returns the number of views,
- * at most patches x streams x members. */
+/* Lists views of keys and values in global token order: by stream (text, reference, image), then by
+ * patch, then by the rank's coordinate on `axis`. k[i] and v[i] are the tensors [1,n_i,H,D] with
+ * all tokens of the rank with coordinate i, ordered by stream and then by patch. Returns the number
+ * of views, at most the product of the numbers of patches, streams and ranks. */
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg);
 
 /* Lists views of the keys and values [first, first + n) of an attention call, one view for each
  * segment of keys that overlaps this range. Returns the number of views; the context x fails if
- * this number exceeds `room`, the size of the list. */
+ * this number exceeds `room`, the length of the list. */
 int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room);
 
-/* Allocates in the arena, and releases, the memory that attention in groups needs for the call `a`
- * (groups.c). m: a hook before groups.c in the stack. */
+/* Allocates in the arena, and releases again, the memory that attention within groups of tokens
+ * (groups.c) needs for the call `a`, so that memory counts include it. m: a hook before that of
+ * groups.c in the stack. */
 void xd_groups_reserve(xd_exec *x, const xd_hooks *m, const xd_attn_args *a);
 
 /* Calls the attention function of the hook that follows m in the stack. */

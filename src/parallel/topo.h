@@ -5,7 +5,8 @@
 
 #include "comm/comm.h"
 
-typedef enum xd_axis { /* axes of parallelism, innermost (with the most messages) first */
+typedef enum xd_axis { /* axes of parallelism, beginning with the axis whose ranks exchange the most
+                        * messages */
                        XD_TENSOR,
                        XD_ULYSSES,
                        XD_RING,
@@ -22,35 +23,36 @@ typedef struct xd_topo {
     xd_degrees deg;
     int        at[XD_NAXES]; /* [axis] coordinates of this rank */
     /* [axis]: for each axis, the group of the ranks that differ from this rank only in their
-     * coordinate on this axis. In group[axis], this rank has the number at[axis]. */
+     * coordinate on this axis. This rank is number at[axis] in group[axis]. */
     xd_comm   *group[XD_NAXES];
     /* Group of the ranks along the Ulysses and ring axes. The ranks along the Ulysses and ring axes
-     * share the tokens of this rank's guidance pass. The number of this rank in the group `tokens`
-     * is at[ULYSSES] + at[RING] * deg[ULYSSES]. */
+     * share the tokens of this rank's guidance pass. This rank is number at[ULYSSES] + at[RING] *
+     * deg[ULYSSES] in the group `tokens`. */
     xd_comm   *tokens;
     xd_comm   *replica; /* group of the ranks that compute one image together */
     xd_comm   *world;   /* group of all ranks that the plan uses */
-    /* Type of the codes, I8 or F8E4M3, of activations in messages between hosts; XD_F32: the values
-     * are sent without codes. */
+    /* Type, I8 or F8E4M3, to which activations are compressed in messages between hosts; XD_F32:
+     * activations are not compressed. */
     xd_dtype   codes;
     int        between[XD_NAXES]; /* [axis] 1: the ranks of group[axis] are on several hosts */
 } xd_topo;
 
 int       xd_degrees_product(xd_degrees d);
-/* Creates the groups of ranks of `world` (borrowed), whose size is the product of the degrees. The
- * call is collective. Call xd_topo_close also after a failure. */
+/* Creates the groups of ranks of `world` (borrowed), whose size is the product of the degrees. All
+ * ranks of `world` must call xd_topo_open. Call xd_topo_close also after a failure. */
 xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e);
 void      xd_topo_close(xd_topo *t);
-/* Sets t->between, and t->codes to `codes`. xd_topo_find_hosts is collective over the world. */
+/* Finds out which groups of ranks are on several hosts (t->between), and sets t->codes to `codes`.
+ * All ranks of the world must call xd_topo_find_hosts. */
 xd_status xd_topo_find_hosts(xd_topo *t, xd_dtype codes, xd_err *e);
-/* Sets t->between for ranks that are not present, and t->codes to `codes`. Each host has
- * `ranks_per_host` ranks, in the order of the world. */
+/* For predictions, in which no other rank exists: sets t->between as if each host had
+ * `ranks_per_host` consecutive ranks, and sets t->codes to `codes`. */
 void      xd_topo_assume_hosts(xd_topo *t, xd_dtype codes, int ranks_per_host);
-/* Returns the type of the codes in which activations are sent along the axis; XD_F32: activations
- * are sent without codes. */
+/* Returns the type to which activations are compressed in messages along the axis, or XD_F32 if
+ * they are not compressed. */
 xd_dtype  xd_topo_codes(const xd_topo *t, xd_axis axis);
 /* Returns the number of the sequence rank with these Ulysses and ring coordinates. For this rank's
- * own coordinates, xd_topo_sp returns xd_exec.sp. */
+ * own coordinates, the result equals xd_exec.sp. */
 int       xd_topo_sp(const xd_topo *t, int ulysses, int ring);
 
 #endif

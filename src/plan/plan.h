@@ -11,20 +11,23 @@ enum { XD_MAXSTAGE = 256, XD_MAXPATCH = 1024 };
 
 typedef struct xd_plan {
     xd_degrees deg;
-    /* Number of PipeFusion patches; 1 if there are no pipeline stages or all steps are exact. */
+    /* Number of PipeFusion patches; 1 if the plan has no pipeline stages, or if all steps are
+     * exact. */
     int        npatch;
-    /* Number of exact steps (without stale data) at the start of a request; at least 1 if there are
-     * patches. */
+    /* Number of steps at the start of a request that use no stale data (exact steps); at least 1 if
+     * the plan has several patches. */
     int        warmup;
     int text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
     int displaced;  /* 1: the ring axis uses stale K and V (DistriFusion) */
     int vae_rows;   /* 1: the VAE's images are split into bands of rows */
     int text_tp;    /* text encoders are split over the first text_tp ranks in use */
-    /* list[i]: number of blocks that the user requested for stage i; nlist: number of stages in
-     * this list. If nlist is 0, the stages are balanced by the costs of their blocks. */
+    /* list[i]: number of transformer blocks that the user requested for pipeline stage i; nlist:
+     * number of stages in this list. If nlist is 0, the stages are balanced by the costs of their
+     * blocks. */
     int nlist, list[XD_MAXSTAGE];
-    xd_dtype codes;   /* type of messages of activations between hosts (xd_topo.codes) */
-    int      changes; /* ways in which the image differs from that of one rank (plan_table.h) */
+    xd_dtype codes; /* type of activations in messages between hosts (xd_topo.codes) */
+    /* how the image differs from the image of one rank, as a set of bits (plan_table.h) */
+    int      changes;
     /* description of the plan, "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
     char     text[256];
 } xd_plan;
@@ -34,16 +37,17 @@ typedef struct xd_plan {
  * sentence with the requested plan, the limit that it breaks, and up to three plans that work. */
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e);
-/* Returns 1 if each rank computes the whole network for all tokens whatever the degree along `axis`
- * is (xd_dit_info.whole). */
+/* Returns 1 if parallelism along `axis` splits neither the network nor the tokens, so that it is
+ * possible for transformers that each rank must compute as a whole (xd_dit_info.whole). */
 int       xd_plan_keeps_whole(xd_axis axis);
 /* Returns the number of exact steps (without stale data) at the start of a request. */
 int       xd_plan_exact(const xd_plan *p);
 
-/* Splits n blocks into `stages` consecutive runs that minimize the time of the slowest stage: stage
- * i runs blocks [cut[i], cut[i + 1]). `cost` has the costs of the n blocks. `head` is an extra cost
- * of the first stage, and `tail` an extra cost of the last stage, in the unit of `cost`. `speed`
- * has the relative speeds of the stages, or is NULL if all stages are equally fast. */
+/* Divides n transformer blocks into `stages` runs of consecutive blocks so that the slowest stage
+ * takes as little time as possible: stage i gets blocks [cut[i], cut[i + 1]). `cost` contains the
+ * costs of the n blocks. `head` is an extra cost of the first stage, and `tail` an extra cost of
+ * the last stage, in the unit of `cost`. `speed` contains the relative speeds of the stages, or is
+ * NULL if all stages are equally fast. */
 void xd_plan_balance(const double *cost, int n, int stages, double head, double tail,
                      const double *speed, int *cut);
 

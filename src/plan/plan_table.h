@@ -1,5 +1,5 @@
-/* plan_table.h - defines the table of the options of a parallel plan, which has one row per option,
- * such as ulysses_degree.
+/* plan_table.h - defines the table of a parallel plan's options, with one row per option, such as
+ * ulysses_degree.
  *
  * All code that lists plan options uses this table: command lines, help texts, warnings, the choice
  * of a plan, the short names of --plan, the flags that `xdit plan` prints, plan descriptions, and
@@ -14,7 +14,7 @@
 
 enum { XD_PLAN_ROWS = 32 }; /* maximum number of rows of the table */
 
-/* Condition on a plan: an option has an effect only in plans that meet the condition. */
+/* Conditions under which an option of a parallel plan has an effect. */
 typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
     XD_NEEDS_STAGES,  /* the plan has more than one pipeline stage */
@@ -24,36 +24,36 @@ typedef enum xd_plan_needs {
     XD_NEEDS_RING,
     XD_NEEDS_STALE, /* steps use the previous step's keys and values */
     XD_NEEDS_GROUP, /* several ranks compute one image */
-    /* Ranks send each other attention's inputs or hidden states. */
+    /* Ranks send each other hidden states or the inputs of attention. */
     XD_NEEDS_ACTIVATIONS,
 } xd_plan_needs;
 
 /* Values that tell how a plan's image differs from the image of one rank. XD_SAME_BITS: the images
  * are bit-identical; XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently;
  * XD_STALE_STEPS: some steps use stale data; XD_CODED_MESSAGES: messages between hosts are rounded
- * to 8 bits. The value of a plan is the bitwise OR of the values of its options. */
+ * to 8 bits. For a plan, these values of all its options are combined by bitwise OR. */
 enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2, XD_CODED_MESSAGES = 4 };
 
-/* Flags of xd_plan_row.always: the option appears in a plan's flags, or in its description, even if
- * the option has its default value. */
+/* Flags of xd_plan_row.always: an option is printed among a plan's flags, or in its description,
+ * even if it has its default value. */
 enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };
 
 typedef struct xd_plan_row {
     /* name, type (INT, FLAG or TEXT) and help text of the option; an option without help text is
      * not listed in help */
     xd_option     option;
-    /* The axis of parallelism whose degree the option sets, or XD_NAXES if the option sets no
+    /* Axis of parallelism whose degree the option sets, or XD_NAXES if the option sets no
      * degree. */
     int           axis;
     /* Short name of the option in the argument of --plan, for example "u" in "u2"; NULL: no short
      * name. */
     const char   *word;
-    /* For kind FLAG: the number that follows the short name in --plan; 1 is omitted. 0: the
-     * option's value follows the short name. */
+    /* For options of kind FLAG: the number that follows the short name in the argument of --plan; 1
+     * is omitted. 0: the option's value follows the short name. */
     int           name_number;
     const char   *default_text; /* value of the option if it is not given */
     xd_plan_needs needs;
-    /* Text for the option in a plan's description, with # in place of the value; NULL: the
+    /* Text for the option in a plan's description, in which # stands for the value; NULL: the
      * description omits the option. */
     const char   *description;
     /* always: XD_ALWAYS_... flags; changes: effect on the image (XD_SAME_BITS, ...). */
@@ -69,7 +69,7 @@ const xd_plan_table *xd_plan_table_now(void);
 /* For tests: makes all functions of plan_table.h use table t, or the built-in table if t is
  * NULL. */
 void                 xd_plan_table_use(const xd_plan_table *t);
-/* Returns the row of the option that is the degree of `axis`. */
+/* Returns the row of the option that sets the degree of parallelism along `axis`. */
 const xd_plan_row   *xd_plan_row_of(int axis);
 
 /* ---- one option of a plan ----------------------------------------------------------------- */
@@ -82,20 +82,20 @@ void        xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
 /* Returns the value of an option as text, such as "2", "1" for a flag, or "every". Returns "" if
  * the option is not given. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
-/* For an option that sets a degree: returns the degree, i.e. the number of ranks along the axis, at
- * least 1. */
+/* For an option that sets a degree of parallelism: returns this degree (the number of ranks along
+ * the axis), at least 1. */
 int         xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
 /* Returns 1 if option r is given and plan a meets the option's condition (xd_plan_needs). `d` is
  * the model, or NULL for any model. */
 int         xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
-/* Returns the number of PipeFusion patches per step. Without a given number, the number of patches
- * is the number of pipeline stages. Returns 1 for a plan without pipeline stages. */
+/* Returns the number of PipeFusion patches: the number that the plan gives, or else the number of
+ * pipeline stages; 1 for a plan without pipeline stages. */
 int         xd_plan_patches(const xd_parallel *a);
 
 /* ---- all options -------------------------------------------------------------------------- */
 
 /* xd_plan_flags appends the plan as flags ("--ulysses_degree 2 --use_parallel_vae"), and
- * xd_plan_name appends the plan's short name ("u2vae"). Flags and name include only options that
+ * xd_plan_name appends the plan's short name ("u2vae"). Both functions include only options that
  * have an effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
@@ -105,12 +105,12 @@ void xd_plan_details(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *ou
 /* Returns how the plan's image differs from the image of one rank, by combining xd_plan_row.changes
  * of all options that have an effect. */
 int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
-/* Functions that copy the numeric values of all options to a message between ranks, or from such a
- * message. xd_plan_pack and xd_plan_unpack do not copy options of kind TEXT. */
+/* xd_plan_pack copies the values of all options except those of kind TEXT to an array that ranks
+ * can send; xd_plan_unpack copies them back. */
 void xd_plan_pack(const xd_parallel *a, int32_t out[XD_PLAN_ROWS]);
 void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
-/* Writes to `out` one hash for the value of each option. Ranks compare the hashes of options to
- * check that they have the same plan. Returns the number of option hashes. */
+/* Writes to `out` a hash of each option's value, and returns the number of options. Ranks compare
+ * these hashes to check that they have the same plan. */
 int  xd_plan_hashes(const xd_parallel *a, uint64_t out[XD_PLAN_ROWS]);
 /* Warns about options in `given` that have no effect on the plan `a`. */
 void xd_plan_log_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d);

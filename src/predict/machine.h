@@ -17,17 +17,18 @@ typedef struct xd_rates { /* rates of the kernels of one rank in one compute typ
     double attn[2];       /* flop/s of attention with head widths 64 and 128 */
     double attn_keys;     /* number of keys for which attention reaches half the rate `attn` */
     double conv;          /* flop/s of convolutions */
-    double bytes;         /* rate in bytes/s of all other kernels */
-    double call_s;        /* overhead of one kernel call in seconds */
+    /* rate in bytes/s of kernels other than GEMM, attention and convolution */
+    double bytes;
+    double call_s; /* overhead of one kernel call in seconds */
     /* Rates in bytes/s of three kinds of kernels: norms (including norms of attention heads), group
-     * norms, and activation functions. If the rate of such a kind is 0, its kernels are predicted
-     * with the rate `bytes`. */
+     * norms, and activation functions. If one of these rates is 0, the rate `bytes` is used for
+     * that kind of kernel. */
     double norm, gnorm, act;
     /* rate in bytes/s of reading weights that are not in a CPU cache; 0: the rate `bytes`. */
     double weights;
     double attn_rows; /* number of queries for which attention reaches half the rate `attn` */
-    /* Speedup of GEMMs with int8 weights, and speedup of GEMMs with fp8 weights. 0: the speedup is
-     * estimated. */
+    /* Speedup of GEMMs with int8 weights, and of GEMMs with fp8 weights, over GEMMs with weights of
+     * the compute type. 0: the speedup is estimated. */
     double int8, fp8;
     /* Speedup of GEMMs whose inputs and weights are both e4m3. 0: the speedup `fp8` is used. */
     double fp8_gemm;
@@ -50,7 +51,7 @@ typedef struct xd_machine {
     int      threads;      /* threads of a CPU rank; 0: each rank has a device */
     double   memory;       /* bytes of memory per host (CPU) or per device */
     int      shares;       /* 1: ranks of a host share one copy of equal weights */
-    /* factor by which a rank is faster while the other ranks of its host are idle */
+    /* factor by which a rank computes faster while the other ranks of its host are idle */
     double   alone;
     xd_rates f32, bf16;
     /* inside: links between ranks of one host; between: links between hosts */
@@ -68,28 +69,30 @@ typedef struct xd_machine {
  * a name such as "8xH100", "2x8xL40" or "H200". */
 xd_status   xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* Describes the machine of this process with this many ranks. The description is read from the
- * result of `xdit probe` (the file of xd_machine_home). If this machine has no probe result,
- * xd_machine_here briefly measures the machine's peak FLOP rate. The FLOP rates of GEMM, attention
- * and convolution kernels are then estimated as fractions of the peak FLOP rate. The text m->name
- * tells whether the rates are measured or estimated. The disk speed may be from a probe with
- * another number of ranks. `dev` must not be a count device, because the rates of `dev` are
+ * result of `xdit probe` (the file of xd_machine_home). If `xdit probe` was not run on this
+ * machine, xd_machine_here briefly measures the machine's peak FLOP rate, and estimates the FLOP
+ * rates of GEMM, attention and convolution kernels as fractions of it. The text m->name tells
+ * whether the rates are measured or estimated. The disk speed may come from a run of `xdit probe`
+ * with another number of ranks. `dev` must not be a count device, because the rates of `dev` are
  * measured. */
 xd_status   xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
 /* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is
  * this rank's device. `device` names the devices of all ranks: "cuda" for one GPU per rank, or
  * "cuda:0" for one GPU that all ranks share. If `device` is NULL, the ranks' devices are of the
- * same kind as `dev`. If there is no probe result, a known device gets its built-in rates, and an
- * unknown device is measured briefly. */
+ * same kind as `dev`. If `xdit probe` was not run for these devices, a known device gets its
+ * built-in rates, and an unknown device is measured briefly. */
 xd_status   xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                   xd_err *e);
-/* Makes the path of the file with the probe result for this many ranks and threads on this host.
- * The file with the probe result is in a cache directory below $XDG_CACHE_HOME or ~/.cache. Returns
+/* Writes the path of the file in which `xdit probe` stores its result for this many ranks and
+ * threads on this host. The file is in a cache directory below $XDG_CACHE_HOME or ~/.cache. Returns
  * 0 if there is no cache directory or the path is too long. */
 int         xd_machine_home(int ranks, int threads, char *path, size_t size);
-/* Makes a path as xd_machine_home does, for ranks on devices with the name `device`. */
+/* Writes the path of the file in which `xdit probe` stores its result for ranks on devices with the
+ * name `device`. */
 int         xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
 /* If the ranks together have more threads than this host has cores, reduces the rates, because
- * ranks then share cores. A rank that computes alone is not slower, so m->alone is increased. */
+ * ranks then share cores. A rank that computes while the others are idle is not slowed down, so
+ * m->alone is increased. */
 void        xd_machine_oversubscribe(xd_machine *m);
 /* Returns the size of this machine's last-level cache, in bytes, divided by the number of ranks. */
 double      xd_machine_cache(int ranks);
@@ -98,11 +101,11 @@ xd_status   xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 void        xd_machine_write(const xd_machine *m, xd_text_buf *out);
 /* Returns the name of the i-th device whose rates are built in, or NULL after the last device. */
 const char *xd_machine_device(int i);
-/* Returns the known device whose name a product name contains, such as H100 for "NVIDIA H100 80GB
- * HBM3", or NULL if the device is unknown. */
+/* Returns the name of the device with built-in rates that the product name `product` contains, such
+ * as "H100" for "NVIDIA H100 80GB HBM3", or NULL if there is none. */
 const char *xd_machine_like(const char *product);
-/* Returns how many of the device's `have` free bytes a request may use. The remaining bytes of the
- * device are for libraries. */
+/* Returns how many of the device's `have` free bytes a request may use. The device's libraries use
+ * the remaining bytes. */
 double      xd_machine_device_room(const xd_dev *dev, double have);
 /* Sets *m to the description of a cluster of known devices. The name of a cluster is DEVICE,
  * NxDEVICE for N devices, or HxNxDEVICE for H hosts with N devices each. Returns 0 if the device in
@@ -115,17 +118,17 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 
 typedef struct xd_cost_device xd_cost_device;
 /* Opens a device that forwards all calls to the device `count`, which computes nothing, and sums
- * the seconds that the ops are predicted to need on machine m. `count` and m must exist as long as
- * the device. `type` is the model's compute type. */
+ * the predicted times of the calls on machine m. `count` and m must exist as long as the device.
+ * `type` is the model's compute type. */
 xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machine *m, xd_dtype type,
                               xd_err *e);
 void      xd_cost_device_close(xd_cost_device **r);
 xd_dev   *xd_cost_device_dev(xd_cost_device *r);
-/* Sets the size in bytes of the weights that later ops read repeatedly. If this size is larger than
- * the machine's cache, later ops are predicted to read the weights from memory. */
+/* Sets the size in bytes of the weights that later kernels read repeatedly. If it is larger than
+ * the machine's cache, these kernels are predicted to read the weights from memory. */
 void      xd_cost_device_weights(xd_cost_device *r, double bytes);
-/* Returns the predicted seconds of the ops since the last call of xd_cost_device_lap_s. If `alone`
- * is 1, the ops are predicted as if all other ranks were idle. */
+/* Returns the predicted seconds of the kernels since the last call of xd_cost_device_lap_s. If
+ * `alone` is 1, the times are predicted as if all other ranks were idle. */
 double    xd_cost_device_lap_s(xd_cost_device *r, int alone);
 
 #endif

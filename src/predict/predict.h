@@ -2,8 +2,8 @@
  * machine.
  *
  * The request runs once for every rank of the plan on a count device, which computes nothing and
- * records the rank's work. The records of all ranks are then simulated together (simulate.h). A
- * prediction needs neither weights nor real ranks. */
+ * records the rank's work. From the records of all ranks, a simulation then computes when the ranks
+ * compute and wait (simulate.h). A prediction needs neither weights nor real ranks. */
 #ifndef XD_PREDICT_PREDICT_H
 #define XD_PREDICT_PREDICT_H
 
@@ -15,22 +15,23 @@ enum { XD_PREDICTED_TEXTS = 8 }; /* maximum number of texts that are predicted f
 
 typedef struct xd_prediction_rank {
     xd_need need; /* bytes of memory that the rank needs, by component */
-    /* seconds of computing and of waiting, per step after the first steps */
+    /* seconds of computing and of waiting per step, in the steps after the exact ones */
     double  busy_s, wait_s;
-    /* bytes sent per step after the first steps: to all ranks (sent), and between hosts
-     * (between) */
+    /* bytes sent per step, in the steps after the exact ones: to all ranks (sent), and between
+     * hosts (between) */
     double  sent, between;
     double  sent_all; /* bytes that the rank sends per request */
     /* Bytes sent in all steps of an image, for each text of the request. */
     double  denoised[XD_PREDICTED_TEXTS];
-    /* Number of blocks and of streamed blocks of the transformer, and of the text encoder with the
-     * most streamed blocks. */
+    /* Number of blocks, and number of blocks that are copied to the device each time they are used
+     * (streamed): of the transformer, and of the text encoder with the most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
 } xd_prediction_rank;
 
-/* Number and time of the steps that have the same number of guidance passes. */
+/* Number and predicted time of the steps that have a certain number of guidance passes. */
 typedef struct xd_predicted_steps {
-    int    exact, others;   /* number of exact steps and of other steps */
+    /* number of steps without stale data (exact steps), and of other steps */
+    int    exact, others;
     double exact_s, step_s; /* predicted seconds of an exact step, and of another step */
 } xd_predicted_steps;
 
@@ -38,93 +39,98 @@ typedef struct xd_predicted_steps {
  * if a request has many different ones. */
 typedef struct xd_predicted_text {
     int                prompt; /* index of the prompt that represents the group */
-    int                rounds; /* number of rounds in which no replica has a longer text */
-    /* [number of guidance passes] the steps with this number of passes */
+    /* number of rounds (see `rounds` of xd_prediction) in which no replica has a longer text */
+    int                rounds;
+    /* indexed by the number of guidance passes of a step */
     xd_predicted_steps of[XD_MAXPASS + 1];
 } xd_predicted_text;
 
 typedef struct xd_prediction {
-    xd_plan           plan;
-    int               ranks; /* number of ranks that the plan uses */
-    /* Predicted seconds. exact_s is the mean of the exact steps. step_s is the mean of the other
-     * steps, or exact_s if there are no other steps. */
-    double            text_s, exact_s, step_s, decode_s, request_s;
-    /* The texts of the request, from the shortest to the longest. The predicted values of ranks are
-     * for the longest text. */
-    xd_predicted_text text[XD_PREDICTED_TEXTS];
-    int               texts;
-    double            encode_s; /* seconds of VAE encoding of the request's images */
-    /* Seconds of the first pass and of the latent upsampler, in all rounds (upsampling.h); the
-     * other fields are for the second pass. 0: there is only one pass. */
-    double            first_s;
-    /* seconds of both passes, in all rounds; 0: there is only one pass */
-    double            passes_s;
+    xd_plan             plan;
+    int                 ranks; /* number of ranks that the plan uses */
+    /* Predicted seconds. exact_s is the mean time of an exact step (without stale data). step_s is
+     * the mean time of the other steps, or exact_s if all steps are exact. */
+    double              text_s, exact_s, step_s, decode_s, request_s;
+    /* Groups of prompts, from the shortest to the longest. The predicted values of ranks are for
+     * the longest prompts. */
+    xd_predicted_text   text[XD_PREDICTED_TEXTS];
+    int                 texts;
+    double              encode_s; /* seconds of VAE encoding of the request's images */
+    /* For requests that denoise twice (upsampling.h): seconds of the first denoising loop and of
+     * the latent upsampler, in all rounds; the other fields are for the second denoising loop. 0:
+     * the request denoises once. */
+    double              first_s;
+    /* seconds of both denoising loops of a request, in all rounds; 0: the request denoises once */
+    double              passes_s;
     /* Seconds that the request waits for a disk, for each kind of component (xd_kind) whose weights
-     * are not in memory. Weights that are read ahead during computation cost no wait. text_s and
-     * request_s include the seconds of waiting; decode_s does not, because it is the time per
-     * image. 0: all weights are in memory, or the disk's speed is unknown. */
-    double            read_s[XD_KINDS];
-    int               early; /* 1: the VAE is loaded together with the transformer */
-    /* number of steps per image; number of exact steps among them */
-    int               steps, exact;
-    int               rounds;       /* number of images that a replica generates in sequence */
-    double            from_s, to_s; /* times at which the last simulated step begins and ends */
-    double            sent;         /* bytes that all ranks send for a request */
+     * are not in memory. Reading weights ahead during computation causes no waiting. text_s and
+     * request_s include this waiting time; decode_s does not, because it is the time per image. 0:
+     * all weights are in memory, or the disk's speed is unknown. */
+    double              read_s[XD_KINDS];
+    int                 early; /* 1: the VAE is loaded together with the transformer */
+    /* number of steps per image; number of these steps that use no stale data (exact steps) */
+    int                 steps, exact;
+    int                 rounds;       /* number of images that a replica generates in sequence */
+    double              from_s, to_s; /* times at which the last simulated step begins and ends */
+    double              sent;         /* bytes that all ranks together send for a request */
     /* peak bytes of the GPU or, on CPUs, of the host that needs the most memory */
-    double            peak;
-    double   streamed; /* bytes of streamed weights per step, on the rank that copies the most */
-    double   upload;   /* bytes/s at which streamed weights are copied to the device */
-    int      apart;    /* 1: transformer and VAE are never loaded together */
+    double              peak;
+    /* bytes of weights that are copied to the device in each step, on the rank that copies the
+     * most */
+    double              streamed;
+    double              upload; /* bytes/s at which these weights are copied to the device */
+    int                 apart;  /* 1: transformer and VAE are never loaded together */
     /* fits: 1 if the request fits into memory; stale: 1 if some steps use stale data */
-    int      fits, stale;
-    int      coded; /* 1: messages between hosts are rounded to 8 bits */
-    /* Fraction of block ranges that a step cache is expected to skip. exact_s and step_s include
-     * this saving. 0: no step cache. */
-    double   left_out;
+    int                 fits, stale;
+    int                 coded; /* 1: messages between hosts are rounded to 8 bits */
+    /* Fraction of the transformer's block ranges that a step cache is expected to skip; exact_s and
+     * step_s take it into account. 0: the request uses no step cache. */
+    double              left_out;
     /* Options in use that save time and change the image: a set of xd_request_saved. */
-    uint64_t saved;
-    int      fast_attn;       /* 1: some attention outputs are reused (DiTFastAttn) */
-    int      keeps_refs;      /* 1: steps reuse keys and values of reference images */
-    xd_prediction_rank *rank; /* [ranks] prediction for each rank, malloc'ed */
+    uint64_t            saved;
+    int                 fast_attn;  /* 1: some attention outputs are reused (DiTFastAttn) */
+    int                 keeps_refs; /* 1: steps reuse keys and values of reference images */
+    xd_prediction_rank *rank;       /* [ranks] prediction for each rank, malloc'ed */
 } xd_prediction;
 
 /* Predicts the request `r` with plan `a`. `base` is the context of an engine that was opened on one
- * rank for a benchmark, without weight files. A prediction loads nothing. If the prompts are not
- * empty and the model's tokenizers are available, texts have their real lengths. Otherwise, texts
- * have the maximum length, and an absent negative prompt is empty. The request counts as the first
- * one of an engine, which loads the weights. Call xd_prediction_free also after a failure. Returns
- * XD_EINVAL if the plan is impossible. */
+ * rank for a benchmark, without weight files. xd_predict loads no weights. If the prompts are not
+ * empty and the model's tokenizers are available, texts have their real lengths. If the prompts are
+ * empty or the tokenizers are missing, texts are assumed to have the maximum length, and a missing
+ * negative prompt to be empty. The prediction is for the first request of an engine, which loads
+ * the weights. Call xd_prediction_free also after a failure. Returns XD_EINVAL if the plan is
+ * impossible. */
 xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
 /* returns the sum of the disk waits in read_s */
 double    xd_predicted_reading(const xd_prediction *f);
-/* Functions that return two parts of the disk waits (read_s): for weights that are read when images
- * are decoded, and for weights that are read before. */
+/* Return the seconds that the request waits for the disk (read_s) when images are decoded, and
+ * before. */
 double    xd_predicted_reading_to_decode(const xd_prediction *f);
 double    xd_predicted_reading_to_load(const xd_prediction *f);
-/* Returns the seconds that a request waits for `cold` bytes from a disk with `speed` bytes/s. The
- * bytes are read ahead, into at most `room` bytes of free memory, during the `beside_s` seconds of
- * computation before the weights are needed. */
+/* Returns how many seconds a request waits until `cold` bytes have been read from a disk with a
+ * speed of `speed` bytes/s. The bytes are read ahead, into at most `room` bytes of free memory,
+ * during the `beside_s` seconds of computation before the weights are needed. */
 double    xd_reading_wait_s(double cold, double speed, double room, double beside_s);
 /* Adds the waits for weights that must be read from a disk (xd_context.cold) to the predicted
  * times. `last_text_s` is the predicted time of the last text encoder. */
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s);
-/* Estimates the work that the request's step cache skips. For taylorseer, the skipped work follows
- * from its schedule; for a cache that measures changes, half of the steps after its warm-up are
- * skipped, up to its limits. */
+/* Estimates the work that the request's step cache skips. The step cache taylorseer skips steps by
+ * a schedule, which is used here. For step caches that measure changes, half of the steps after the
+ * warm-up are assumed to be skipped, up to the cache's limits. */
 void xd_predict_cache(xd_prediction *f, const xd_job *j);
-/* Fills f->exact, the step counts of f->text, f->keeps_refs and f->fast_attn. Returns the number of
- * steps before the repeating steps. If steps reuse the keys and values of reference images, the
- * last simulated step represents all steps that reuse them. *played is then the request to simulate
- * in place of j's request. */
+/* Sets f->exact, f->keeps_refs, f->fast_attn and the numbers of steps in f->text. Returns the
+ * number of steps to simulate before the steps that all take equally long. If steps reuse the keys
+ * and values of reference images, the last simulated step represents all of these steps, and
+ * *played becomes the request to simulate instead of j's request. */
 int  xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
 /* Returns the predicted seconds of all steps in all rounds. xd_predict_steps also computes the
  * means of the times in f->text. */
 double xd_predict_steps(xd_prediction *f);
 void   xd_prediction_free(xd_prediction *f);
 
-/* Callback for one time span of a rank, in predicted seconds. `what` is the kind of the span, as in
- * xd_simulation_events. */
+/* Callback for one time span of a rank, from `from` to `to` in predicted seconds. `what` is the
+ * kind of the span, as in xd_simulation_events. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* Predicts as xd_predict does, and calls `on_event` for the time spans of the simulated denoising
  * steps. */

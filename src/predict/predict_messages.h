@@ -1,5 +1,5 @@
-/* predict_messages.h - counts the bytes of a request's messages by running the request's loop
- * (pipeline/loop.h). */
+/* predict_messages.h - counts the bytes of a request's messages by running the code of a request
+ * (pipeline/loop.h) on a device that computes nothing. */
 #ifndef XD_PREDICT_PREDICT_MESSAGES_H
 #define XD_PREDICT_PREDICT_MESSAGES_H
 
@@ -11,14 +11,15 @@
 typedef struct xd_part_bytes {
     double     text[XD_MAXTEXT], decode;
     double     denoise[XD_PREDICTED_TEXTS];
-    double     first[XD_PREDICTED_TEXTS]; /* like `denoise`, for the first of two passes */
+    /* bytes of `denoise` for the first one of two denoising loops (upsampling.h) */
+    double     first[XD_PREDICTED_TEXTS];
     const int *text_of; /* [prompts] index of the text (xd_predicted_text) of each prompt */
 } xd_part_bytes;
 
-/* Runs the request of a job as the rank that j->ctx represents, on the count device j->ctx->dev and
- * a count communicator that has sent nothing. `need` is the memory need of the rank, `parts` are
- * its streamed blocks. *sent becomes the bytes that the rank sends for the request.
- * xd_predict_messages closes the weights and inputs of the job. */
+/* Runs the request of job j as the rank that j->ctx represents, on a device and with a communicator
+ * that only count. `need` is the memory need of the rank; `parts` tells which blocks are copied to
+ * the device when they are used. Sets *sent to the bytes that the rank sends for the request.
+ * Closes the weights and inputs of the job. */
 xd_status xd_predict_messages(xd_job *j, xd_prompts *w, const xd_need *need,
                               const xd_offload_parts *parts, const xd_part_bytes *bytes,
                               double *sent, xd_err *e);

@@ -14,7 +14,7 @@ typedef struct xd_candidate {
     char         *name;  /* malloc'ed short name, such as "u2r2pp2cfg2" */
 } xd_candidate;
 
-/* maximum number of ranks of a search in which some degrees are not fixed */
+/* maximum number of ranks in a search in which some degrees of parallelism are not fixed */
 enum { XD_SEARCH_MOST = 128 };
 
 typedef struct xd_search {
@@ -23,9 +23,9 @@ typedef struct xd_search {
 } xd_search;
 
 /* Predicts every plan whose degrees multiply to exactly `ranks` and equal the degrees that `fixed`
- * sets (those above 0, and use_cfg_parallel). If `stale` is 1, includes plans with inexact images.
- * If no plan is possible or fits into memory, returns an error. The error has the reason why the
- * first plan of the sorted list was refused. */
+ * sets (those above 0, and use_cfg_parallel). If `stale` is 1, includes plans whose images differ
+ * from those of one rank. If no plan is possible or fits into memory, returns an error that tells
+ * why the first plan of the sorted list was refused. */
 xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request *r,
                           const xd_parallel *fixed, int ranks, int stale, const xd_machine *m,
                           xd_err *e);

@@ -1,10 +1,10 @@
 /* simulate.h - predicts when every rank of a plan computes, sends and waits, by a discrete-event
  * simulation.
  *
- * One process runs the plan for one rank after the other, on a device that computes nothing. For
- * each rank, the process records the predicted seconds of computation and the starts and ends of
- * messages. The simulation then combines the records of all ranks and computes the times of
- * messages from the rates of the machine's links. A simulation needs no real ranks. */
+ * First, one process runs the request for one rank after the other, on a device that computes
+ * nothing. For each rank, the process records the predicted seconds of computation and the starts
+ * and ends of messages. The simulation then combines the records of all ranks and computes the
+ * times of messages from the rates of the machine's links. A simulation needs no real ranks. */
 #ifndef XD_PREDICT_SIMULATE_H
 #define XD_PREDICT_SIMULATE_H
 
@@ -20,12 +20,12 @@ void               xd_simulation_close(xd_simulation **p);
  * function `seconds` must return how many seconds the rank has computed since the previous call. */
 const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx),
                                         void *ctx);
-/* In the record of the current rank, marks the current point in time with the number `mark`. */
+/* In the record of the current rank, gives the current point in time the number `mark`. */
 void               xd_simulation_mark(xd_simulation *p, int mark);
 
 typedef struct xd_lane { /* results of the simulation for one rank */
-    /* Time at which the rank ends; seconds in which it computes; seconds in which it waits for
-     * messages. */
+    /* Time at which the rank ends (end_s), and seconds in which it computes (busy_s) and waits for
+     * messages (wait_s). */
     double end_s, busy_s, wait_s;
     /* bytes that the rank sends to ranks of the same host (inside), and to other hosts (between) */
     double inside, between;

@@ -1,15 +1,14 @@
-/* bench_compare.h - compares the time of work on several ranks (a plan) with the time of the same
- * work on one rank.
+/* bench_compare.h - compares the time of denoising steps or of decoding on several ranks (with a
+ * parallel plan) with the time on one rank.
  *
- * The measurements of a plan and of one rank alternate within one run of the program, because the
- * clock rate of a machine varies. The measurements of a plan and of one rank both run the code of
- * image generation (xd_denoise_*, xd_vae_decode). Each round of the comparison has three timed
- * runs. In the first run, rank 0 does the work of one rank while the other ranks sleep. In the
- * second run, all ranks run the plan. In the third run, every rank does the work of one rank, all
- * at the same time. The ratio of the times of the first two runs is the speed-up that a user sees.
- * The third run shows how much of the lost speed-up is due to the machine, on which the ranks share
- * the memory bandwidth and the clock of the processor package; the rest is due to the parallel
- * method. */
+ * The measurements of the plan and of one rank alternate within one run of the program, because the
+ * clock rate of a machine varies. Both run the code of image generation (xd_denoise_*,
+ * xd_vae_decode). Each round of the comparison has three timed runs. In the first run, rank 0
+ * computes everything alone while the other ranks sleep. In the second run, all ranks run the plan.
+ * In the third run, every rank computes everything by itself, all at the same time. The ratio of
+ * the times of the first two runs is the speed-up that a user sees. The third run shows how much of
+ * the lost speed-up is due to the machine, on which the ranks share the memory bandwidth and the
+ * clock of the processor package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 
@@ -30,7 +29,8 @@ typedef struct xd_bench_side { /* one of the two setups that are compared: one r
     xd_denoise f;
     xd_exec    x; /* execution context that runs the VAE */
     float     *rgb;
-    /* step: index of the next step; going: 0 after all ranks have learned that a rank failed */
+    /* step: index of the next denoising step; going: 0 after all ranks have learned that a rank
+     * failed */
     int        step, going;
 } xd_bench_side;
 
@@ -40,16 +40,18 @@ typedef struct xd_bench_pair {
     xd_cond              text;     /* synthetic encoded prompt */
     xd_cond_image        images[XD_MAXREFS]; /* reference images of `text` */
     float               *lat;                /* latents that the VAE decodes in the benchmark */
-    const char          *unit; /* name of the timed work in printed results: "a step" */
+    const char          *unit; /* name of what is timed in printed results, such as "a step" */
     void                 (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int     warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */
-    int     exact;        /* number of exact steps before the steps that use stale data */
+    /* number of exact steps, which come before the steps that use stale data */
+    int     exact;
     /* lead: number of steps before the timed steps; span: number of timed steps */
     int     lead, span;
-    double  flops;                     /* FLOPs of the timed work if one rank does all of it */
+    /* FLOPs of the timed computation if one rank does all of it */
+    double  flops;
     double  t[XD_NRUNS][XD_MAXROUNDS]; /* seconds of each run, measured on rank 0 */
     /* Bytes that this rank sends, as measured (sent) and as counted before the measurement (count).
-     * Element 0 counts the first timed step, and element 1 all timed steps of the reported
+     * Element 0 is for the first timed step, and element 1 for all timed steps of the reported
      * rounds. */
     int64_t sent[2], count[2];
     int     parts; /* number of results that were printed so far */

@@ -1,12 +1,12 @@
-/* image_difference.h - measures the difference of two images by the differences of their levels, by
- * PSNR and by SSIM.
+/* image_difference.h - measures the difference of two images by the differences of colour values
+ * (levels), by PSNR and by SSIM.
  *
  * Levels are the values 0 to 255 of a colour channel. PSNR = 10 log10(255^2 / mean squared
  * difference), over all channels. SSIM is computed as by Wang et al. 2004 (Image quality
  * assessment: from error visibility to structural similarity): Gaussian windows of 11 x 11 pixels
- * with standard deviation 1.5, completely inside the image, K1 0.01, K2 0.03, averaged over windows
- * and channels. If a side of the image has fewer than 11 pixels, the window has the largest odd
- * size that fits. */
+ * with standard deviation 1.5 that lie completely inside the image, K1 = 0.01 and K2 = 0.03,
+ * averaged over windows and channels. If a side of the image has fewer than 11 pixels, the window
+ * has the largest odd size that fits. */
 #ifndef XD_REPORT_IMAGE_DIFFERENCE_H
 #define XD_REPORT_IMAGE_DIFFERENCE_H
 
@@ -14,7 +14,7 @@
 
 #include "base/err.h"
 
-typedef struct xd_difference { /* sums over all compared frames; initialize with {0} */
+typedef struct xd_difference { /* sums over all compared frames; initialize the struct with {0} */
     int64_t frames, levels; /* number of frames compared so far, and number of levels (0 to 255) */
     double  squared, absolute; /* sums of squared and of absolute differences of levels */
     double  ssim;              /* sum of the SSIM of all frames */

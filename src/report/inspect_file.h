@@ -12,8 +12,9 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2
  * 1 if no network reads the tensor; in JSON, the tensor then has the member "read": false. */
 void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
                             int unread, int first);
-/* Lists the components that are in the file a->model, and the layout of each component's tensor
- * names. If a->tensors is not NULL, also lists every tensor by its name in the file. */
+/* Lists the components that the file a->model contains, and the known layout of tensor names that
+ * each component follows. If a->tensors is not NULL, also lists every tensor by its name in the
+ * file. */
 xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e);
 
 #endif

@@ -6,11 +6,10 @@
 #include "model/model.h"
 
 /* Appends members of a JSON object that describe an opened model: "makes": "image" or "video";
- * "takes": those fields of xd_request for images, mask and strength that the model accepts;
- * "needs": those fields of "takes" that a request must have; "images": maximum number of images;
- * "control_images": number of control images, one for each control network;
- * "multiple": each side of an image is a multiple of this number of pixels; "defaults": default
- * values of a request. */
+ * "takes": which fields of xd_request for images, mask and strength the model accepts; "needs":
+ * which of these fields a request must set; "images": maximum number of images; "control_images":
+ * number of control images, one for each control network; "multiple": each side of an image is a
+ * multiple of this number of pixels; "defaults": default values of a request. */
 void xd_inspect_uses(xd_text_buf *b, const xd_model *m);
 
 #endif

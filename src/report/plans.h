@@ -10,7 +10,7 @@ enum { XD_PLAN_TEXTS = 4 };
 
 struct xd_plans {
     xd_advise_args a; /* arguments of xd_plans_make, valid only until it returns */
-    xd_request     r; /* request whose plans are predicted, valid as long as `a` */
+    xd_request     r; /* request whose plans are predicted; its strings are valid as long as `a` */
     xd_engine     *g; /* engine, open only while plans are predicted */
     xd_machine     m;
     xd_search      s;
@@ -22,13 +22,13 @@ struct xd_plans {
     char          *texts[XD_PLAN_TEXTS];
     xd_plans_info  info;
     xd_plan_info  *plan; /* [info.count]: predictions of the plans */
-    /* [info.count][plan.ranks]: predictions for each plan's ranks; NULL if the plan was not
-     * predicted */
+    /* [info.count][plan.ranks]: predictions for the ranks of each plan; NULL for a plan that was
+     * not predicted */
     xd_plan_rank **rank;
 };
 
 /* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure. After a
- * failure, *out has the plans that the search refused, if the search refused any. */
+ * failure, *out contains the plans that the search refused, if any. */
 xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
 
 /* Writes an SVG file with a drawing of the last step of plan `explain`, or of the XD_DRAWN fastest

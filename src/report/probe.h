@@ -9,7 +9,7 @@
 typedef struct xd_prober {
     xd_dev  *dev;
     xd_comm *all, *host; /* communicators of all ranks, and of the ranks of this host */
-    int      quiet;      /* 1: the other ranks sleep, so no messages are sent to them */
+    int      quiet;      /* 1: the other ranks sleep, so that no messages can be sent to them */
     int      apart;      /* 1: the device is asynchronous and has its own memory */
     int      slow;       /* 1: the GPU is simulated, so small sizes are measured */
 } xd_prober;

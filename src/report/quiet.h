@@ -4,7 +4,8 @@
 
 #include "comm/comm.h"
 
-/* On ranks other than 0 of the group, xd_quiet sleeps until rank 0 also calls it. */
+/* Call xd_quiet on all ranks of c: on ranks other than rank 0, it sleeps until rank 0 calls it
+ * too. */
 void xd_quiet(xd_comm *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* dpm.h - inside sampler: declares functions that both the multistep and the singlestep
+/* dpm.h - used only in src/sampler: declares functions that both the multistep and the singlestep
  * DPM-Solver++ use. */
 #ifndef XD_SAMPLER_DPM_H
 #define XD_SAMPLER_DPM_H
@@ -6,9 +6,9 @@
 #include "sampler/schedule.h"
 
 /* Opens the schedule of a DPM-Solver++ sampler; the caller must have checked the sampler's config.
- * The timesteps of Karras and Lu noise levels are rounded to integers. With the beta schedule
- * squaredcos_cap_v2, timesteps of Karras and Lu noise levels are rounded only if `rounds` is 1;
- * otherwise they are truncated. */
+ * Timesteps of noise levels with the spacings of Karras and Lu are rounded to integers. With the
+ * beta schedule squaredcos_cap_v2, they are rounded only if `rounds` is 1, and truncated if it is
+ * 0. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 
@@ -20,9 +20,9 @@ void     xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat,
 /* Returns 1 if every step adds noise (sde-dpmsolver++). */
 int xd_dpm_noisy(const xd_sched_cfg *c);
 
-/* Factors of the terms that a step of DPM-Solver++ adds. The terms are the prediction at the start
- * of the step (factor `m`), and estimates of its first and second derivative. `h` is the length of
- * the step, measured in half the log signal-to-noise ratio. */
+/* Factors of the terms that a step of DPM-Solver++ adds: of the prediction at the start of the step
+ * (m), and of estimates of its first and second derivative. `h` is the length of the step, measured
+ * in half the log signal-to-noise ratio. */
 typedef struct xd_slopes { double m, first, second; } xd_slopes;
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order);
 

@@ -11,14 +11,14 @@
 #include "base/json.h"
 #include "exec/exec.h"
 
-/* The keys of scheduler_config.json that the samplers read. A key that scheduler_config.json does
- * not have gets the default of the diffusers class in use. */
+/* The keys of scheduler_config.json that the samplers read. A key that is missing in
+ * scheduler_config.json gets the default of the diffusers class in use. */
 typedef struct xd_sched_cfg {
     int     num_train_timesteps;
     double  beta_start, beta_end;
     /* schedule of the betas: "linear", "scaled_linear" or "squaredcos_cap_v2" */
     char    beta_schedule[XD_FIELD_TEXT];
-    /* what the model predicts: "epsilon", "sample", "v_prediction" or "flow_prediction" */
+    /* quantity that the model predicts: "epsilon", "sample", "v_prediction" or "flow_prediction" */
     char    prediction_type[XD_FIELD_TEXT];
     /* spacing of the timesteps: "linspace", "leading" or "trailing" */
     char    timestep_spacing[XD_FIELD_TEXT];
@@ -28,14 +28,14 @@ typedef struct xd_sched_cfg {
     char    algorithm_type[XD_FIELD_TEXT];
     char    solver_type[XD_FIELD_TEXT]; /* solver type of DPM-Solver: "midpoint" or "heun" */
     int     lower_order_final, euler_at_final;
-    /* LCM, TCD: number of timesteps of the distillation, from which the timesteps of the steps are
-     * chosen. */
+    /* For LCM and TCD: number of timesteps used in the distillation, from which the timesteps of a
+     * request are chosen. */
     int     original_inference_steps;
     /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; the request sets it, not the
      * config. */
     double  timestep_scaling, eta;
-    int     predict_x0;        /* UniPC: 1 if steps use predicted clean latents */
-    xd_ints disable_corrector; /* UniPC: indices of steps without a corrector */
+    int     predict_x0;        /* for UniPC: 1 if steps use predicted latents without noise */
+    xd_ints disable_corrector; /* for UniPC: indices of steps without a corrector */
     int     use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int     use_flow_sigmas;
     double  flow_shift;
@@ -45,22 +45,23 @@ typedef struct xd_sched_cfg {
     int     thresholding;
     double  dynamic_thresholding_ratio, sample_max_value;
     int     rescale_betas_zero_snr;
-    double  sigma_data; /* SCM: standard deviation of the latents during sampling */
-    /* SCM, in radians: the first timestep, and the second timestep if there are two steps. The
-     * request sets them, not the config. NaN: the default value. intermediate_timesteps 0: steps of
-     * equal length. */
+    double  sigma_data; /* for SCM: standard deviation of the latents during sampling */
+    /* For SCM, in radians: the first timestep, and the second timestep if the request has two
+     * steps. The request sets them, not the config. NaN: the default value. If
+     * intermediate_timesteps is 0, the steps have equal lengths. */
     double  max_timesteps, intermediate_timesteps;
     double  snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
-    /* If clip_sample is 1, predicted clean latents are clipped. If set_alpha_to_one is 1, DDIM's
-     * cumulative alpha product after the last step is 1. */
+    /* If clip_sample is 1, predicted latents without noise are clipped. If set_alpha_to_one is 1,
+     * DDIM's cumulative alpha product after the last step is 1. */
     int     clip_sample, set_alpha_to_one;
-    int     skip_prk_steps; /* PNDM: 1 if the sampler makes no Runge-Kutta steps */
+    int     skip_prk_steps; /* for PNDM: 1 if the sampler makes no Runge-Kutta steps */
     double  clip_sample_range;
-    /* Way in which Euler interpolates noise levels: "linear" or "log_linear". */
+    /* How Euler interpolates noise levels: "linear" or "log_linear". */
     char    interpolation_type[XD_FIELD_TEXT];
     /* Kind of timesteps that Euler passes to the network: "discrete" or "continuous". */
     char    timestep_type[XD_FIELD_TEXT];
-    /* smallest and largest respaced noise level; NaN: the value from the noise schedule */
+    /* smallest and largest noise level with a special spacing (xd_is_respaced); NaN: the values of
+     * the noise schedule */
     double  sigma_min, sigma_max;
     /* parameters of the shift of noise levels, for rectified flow */
     double  shift, base_shift, max_shift, shift_terminal;
@@ -69,8 +70,8 @@ typedef struct xd_sched_cfg {
     char    time_shift_type[XD_FIELD_TEXT]; /* kind of dynamic shift: "exponential" or "linear" */
 } xd_sched_cfg;
 
-/* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
- * XD_SCHED_BETAS expands to the rows whose defaults several scheduler classes share. */
+/* The macro XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and
+ * default. XD_SCHED_BETAS expands to the rows whose defaults several scheduler classes share. */
 #define XD_SCHED(key, kind, number, text) \
     { #key, offsetof(xd_sched_cfg, key), kind, number, text }
 #define XD_SCHED_BETAS                                          \
@@ -109,31 +110,32 @@ typedef struct xd_sched_cfg {
 
 typedef struct xd_sampling xd_sampling; /* schedule and history of one request */
 
-typedef struct xd_steps { /* settings of a schedule that the request makes */
+typedef struct xd_steps { /* settings of a schedule that depend on the request */
     int           steps;
     int64_t       tokens; /* number of image tokens, on which a dynamic shift depends */
-    /* 1: the noise levels are evenly spaced from 1 to 1/steps before they are shifted. own_sigmas
-     * is used only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
+    /* 1: the noise levels are spaced evenly from 1 to 1/steps, and then shifted. own_sigmas is used
+     * only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
     int           own_sigmas;
     /* Above 0, with own_sigmas: the noise levels form a linear-quadratic schedule. In a
-     * linear-quadratic schedule, the levels fall from 1 to 1 - threshold_noise in equal steps over
-     * the first half of the steps, and then to 0 along a parabola. threshold_noise is used only by
+     * linear-quadratic schedule, the levels fall linearly from 1 to 1 - threshold_noise in the
+     * first half of the steps, and then along a parabola to 0. threshold_noise is used only by
      * samplers of rectified flow. */
     double        threshold_noise;
-    /* For image to image: fraction of the steps that run; 0 or 1: all steps. */
+    /* For denoising that starts from an image: fraction of the steps that run; 0 or 1: all
+     * steps. */
     double        strength;
-    /* 1: the number of steps that run is rounded down; 0: rounded up */
+    /* 1: the number of steps that `strength` selects is rounded down; 0: it is rounded up */
     int           rounds_down;
-    /* For dpm++ with use_flow_sigmas: max_shift of the dynamic timestep shift, if the config has
-     * none. 0: the pipeline does not shift timesteps by image size. */
+    /* For dpm++ with use_flow_sigmas: max_shift of the dynamic timestep shift, if the config does
+     * not contain it. 0: the pipeline does not shift timesteps by image size. */
     double        max_shift;
-    /* 1: if the schedule has only one step, then the samplers DDIM, DDPM and Euler end at the
-     * predicted clean latents. */
+    /* 1: if the schedule has only one step, the samplers DDIM, DDPM and Euler return the predicted
+     * latents without noise. */
     int           leap;
-    /* 1: the corrector after a step without a corrector starts from the latents after that step, as
-     * in a pipeline that overwrites a step's input latents. `overwrites` is used only by unipc. */
+    /* Used only by unipc. 1: as in pipelines that overwrite a step's input latents, the corrector
+     * that follows a step without a corrector starts from the output of that step. */
     int           overwrites;
-    /* Function that returns the logarithm of the dynamic timestep shift. mu NULL: the shift is
+    /* Function that returns the logarithm of the dynamic timestep shift; NULL: the shift is
      * computed from the number of tokens and the config. */
     double        (*mu)(int64_t tokens, int steps);
     /* Noise levels and timesteps that the request sets itself: lists of `steps` values, largest
@@ -141,17 +143,19 @@ typedef struct xd_steps { /* settings of a schedule that the request makes */
     const double *sigmas, *times;
 } xd_steps;
 
-/* Bits of xd_sampler.takes: a sampler accepts a request's list of sigmas, or its list of timesteps.
- * Some samplers accept a list only with, or only without, use_flow_sigmas. */
+/* Bits of xd_sampler.takes, which tell whether a sampler accepts a request's list of sigmas, and
+ * its list of timesteps. Some samplers accept a list only if use_flow_sigmas is set, others only if
+ * it is not set. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
 enum { XD_MAXHIST = 4 }; /* maximum number of history arrays of a sampler */
 
 typedef struct xd_sampler {
-    const char     *name;  /* value of the option --scheduler, for example "dpm++" */
-    const char     *webui; /* name of the sampler in stable-diffusion-webui; NULL: no name */
-    /* Name of the sampler in stable-diffusion-webui if algorithm_type is sde-dpmsolver++; NULL: no
-     * name. */
+    const char     *name; /* value of the option --scheduler, for example "dpm++" */
+    /* name of the sampler in stable-diffusion-webui; NULL: it has no name there */
+    const char     *webui;
+    /* Name of the sampler in stable-diffusion-webui if algorithm_type is sde-dpmsolver++; NULL: it
+     * has no name there. */
     const char     *webui_sde;
     const char     *classes[6]; /* diffusers' scheduler classes that the sampler implements */
     /* The config keys that the sampler reads into xd_sched_cfg, with their default values. */
@@ -160,24 +164,24 @@ typedef struct xd_sampler {
     xd_status       (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void            (*close)(xd_sampling *s);
     /* Returns how many random tensors diffusers draws in a step; each is normally distributed and
-     * has the shape of the latents. draws NULL: no step draws random tensors. */
+     * has the shape of the latents. If `draws` is NULL, no step draws random tensors. */
     int             (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
-     * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has the
-     * rows of history array i that belong to the n rows of the latents. noise [n,C] F32 has the n
-     * rows of the random tensor that the step drew last; noise is absent if the step draws no
-     * random tensor. */
+     * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 contains
+     * the rows of history array i that belong to the n rows of the latents. noise [n,C] F32
+     * contains the n rows of the random tensor that the step drew last, or is absent if the step
+     * draws none. */
     void            (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                             const xd_tensor *hist, xd_tensor noise);
-    /* Replaces the guided prediction `pred` of a step by the clean latents that follow from `pred`
-     * and from `lat`, the latents before the step. The function `clean` needs neither history nor
-     * noise. */
+    /* Replaces the guided prediction `pred` of a step by the latents without noise that follow from
+     * `pred` and from `lat`, the latents before the step. Neither history nor random noise is
+     * needed. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int  takes;      /* lists that the sampler accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES */
     int  last_sigma; /* 1: the request's sigmas include the last noise level */
     /* Writes two factors to of[0] and of[1]. The latents before the step are of[0] times the clean
      * image plus of[1] times noise. `step` may be the number of steps, which stands for the latents
-     * after the last step. shares NULL: the sampler cannot start from an image. */
+     * after the last step. If `shares` is NULL, the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int  flow; /* 1: the sampler is for models of rectified flow */
 } xd_sampler;
@@ -207,10 +211,9 @@ void              xd_sampler_names(xd_text_buf *b);
 /* Returns the sampler with this name, which is a --scheduler name or a class name from
  * scheduler_config.json, or NULL if no sampler has the name. */
 const xd_sampler *xd_sampler_find(const char *name);
-/* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If the model's own
- * sampler `own` has this name, returns `own`. If `own` has another name, returns the first sampler
- * with that name whose field `flow` (rectified flow or not) equals `flow`, or NULL if there is no
- * such sampler. */
+/* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If `name` is the name of
+ * the model's own sampler `own`, returns `own`. Otherwise returns the first sampler with this name
+ * whose field `flow` (rectified flow or not) equals `flow`, or NULL if there is none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Returns 1 if stable-diffusion-webui uses this name for sampler s with algorithm_type
  * sde-dpmsolver++. */
@@ -221,7 +224,7 @@ int               xd_sampler_is_sde(const xd_sampler *s, const char *name);
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj, const char *what,
                         xd_err *e);
 /* Replaces values of solver_type and algorithm_type that the diffusers class `class_name` does not
- * support. The class does the same when it reads a config. */
+ * support. The Python class replaces them in this way when it reads a config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 /* Returns 1 if sampler d reads this key of scheduler_config.json. */
 int       xd_sched_has(const xd_sampler *d, const char *key);

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements in memory need the byte order of weight files (little-endian), and size_t must hold any
- * offset in a file. */
+/* The library requires that the machine is little-endian, like weight files, and that size_t can
+ * hold any offset in a file. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || SIZE_MAX < UINT64_MAX
 #error "xdit needs a little-endian machine of 64 bits"
 #endif
@@ -27,9 +27,9 @@ typedef enum xd_dtype {
     XD_I32,
     XD_I64,
     XD_BOOL,
-    /* Block types of elements, which only GGUF files have. A block has 32 elements, or 256 elements
-     * for the types _K and XD_IQ4_XS, and includes its scales. A function accepts tensors of block
-     * types only if its comment mentions block types. */
+    /* Block types, which only occur in GGUF files: 32 elements, or 256 elements for types whose
+     * name ends in _K and for XD_IQ4_XS, are stored together with their scales as one block. A
+     * function accepts tensors of block types only if its comment mentions block types. */
     XD_Q8_0,
     XD_Q4_0,
     XD_Q4_1,
@@ -59,10 +59,10 @@ typedef struct xd_tensor {
 size_t      xd_dtype_size(xd_dtype t); /* returns bytes per element; 0: a block type */
 /* returns the name of an element type, such as "f32", "bf16", "q4_k" */
 const char *xd_dtype_name(xd_dtype t);
-/* returns the number of elements per block; 1: t is not a block type */
+/* returns the number of elements per quantization block; 1: t is not a block type */
 int64_t     xd_dtype_block(xd_dtype t);
 size_t      xd_dtype_block_bytes(xd_dtype t);
-/* returns the bytes of n elements (complete blocks) */
+/* returns the bytes of n elements (complete quantization blocks) */
 size_t      xd_dtype_bytes(xd_dtype t, int64_t n);
 
 /* Returns a contiguous tensor of the given type and shape. */
@@ -88,15 +88,14 @@ void     *xd_at(xd_tensor t, int64_t i, int64_t j);
  * returns `buf`. */
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
 
-/* Functions that convert one element, rounding to nearest even. f16 and bf16 values are passed as
- * uint16_t. */
+/* Convert one element, rounding to nearest even. f16 and bf16 values are passed as uint16_t. */
 float    xd_bf16_f32(uint16_t v);
 uint16_t xd_f32_bf16(float v);
 float    xd_f16_f32(uint16_t v);
 uint16_t xd_f32_f16(float v);
 
-/* Functions that convert one 8-bit float. e4m3 has no infinities, so values beyond its maximum 448,
- * including infinities, become +-448; NaN stays NaN. e5m2 values are only read. */
+/* Convert one 8-bit float. e4m3 has no infinities, so values beyond its maximum 448, including
+ * infinities, become +-448; NaN stays NaN. e5m2 values are only read. */
 float   xd_f8e4m3_f32(uint8_t v);
 uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
@@ -105,8 +104,8 @@ float   xd_f8e5m2_f32(uint8_t v);
  * of a block type, to another float type (F32 F16 BF16 F8E4M3). The data at `from` need not be
  * aligned. xd_convert is scalar C code, for loading and tests, not for inner loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
-/* Converts elements [first, first + n) of the tensor at `from`, as xd_convert does. The range of
- * elements may begin and end within blocks. */
+/* Converts elements [first, first + n) of the tensor at `from`, as xd_convert does. For block
+ * types, the range may begin and end inside a quantization block. */
 void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t first, int64_t n);
 
 #endif

@@ -18,9 +18,9 @@ typedef struct xd_clip_layer {
 } xd_clip_layer;
 
 void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w);
-/* Runs the block on h [n,E]; the result replaces h. If `rows` is above 0, every `rows` consecutive
- * rows are one image, and attention is within an image. If `rows` is 0, attention is causal over
- * all rows. */
+/* Runs the block on n tokens of width E, h [n,E]; the result replaces h. If `rows` is above 0,
+ * every `rows` consecutive tokens are one image, and attention is within an image. If `rows` is 0,
+ * attention is causal over all tokens. */
 void xd_clip_layer_run(xd_exec *x, const xd_clip_dims *c, const xd_clip_layer *w, xd_tensor h,
                        int64_t rows);
 

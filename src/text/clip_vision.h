@@ -1,5 +1,5 @@
-/* clip_vision.h - declares two vision models. CLIP's vision model encodes images alone, and is the
- * vision tower of LLaVA; SigLIP's vision model only encodes images alone. */
+/* clip_vision.h - declares the vision models of CLIP and SigLIP, which are image encoders; CLIP's
+ * is also the vision network of LLaVA. */
 #ifndef XD_TEXT_CLIP_VISION_H
 #define XD_TEXT_CLIP_VISION_H
 
@@ -8,17 +8,19 @@
 #include "text/clip_layer.h"
 #include "text/text.h"
 
-typedef struct xd_clip_vision {         /* config of a vision model */
-    xd_clip_dims of;                    /* sizes of the transformer blocks */
-    int64_t      channels, side, patch; /* image channels; side of the image and of a patch */
+typedef struct xd_clip_vision { /* config of a vision model */
+    xd_clip_dims of;            /* sizes of the transformer blocks */
+    /* number of image channels; side in pixels of the image, and of a patch */
+    int64_t      channels, side, patch;
     int          nlayers;
-    int          pools;  /* SigLIP: 1: the files have the weights of the pooled embedding */
+    /* for SigLIP: 1 if the files contain the weights of the pooled embedding */
+    int          pools;
     int          siglip; /* kind of the vision model: 1: SigLIP; 0: CLIP */
     char         act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } xd_clip_vision;
 
-/* Rows of a table of config keys (xd_field) for a vision model. `in` is the section of the config,
- * such as "vision_config.", and AT(m) is the offset of member m of xd_clip_vision. The other
+/* Rows of a table of config keys (xd_field) for a vision model. `in` is the prefix of the config
+ * keys, such as "vision_config.", and AT(m) is the offset of member m of xd_clip_vision. The other
  * arguments of the macro are default values of transformers' CLIPVisionConfig or
  * SiglipVisionConfig. */
 #define XD_CLIP_VISION_FIELDS(in, AT, patch_side, act, epsilon)                                    \
@@ -33,16 +35,16 @@ typedef struct xd_clip_vision {         /* config of a vision model */
         { in "layer_norm_eps", AT(of.eps), 'f', epsilon, NULL }
 
 typedef struct xd_clip_vision_glob {
-    xd_tensor class;      /* CLIP: class token, [E] F32 */
-    xd_lin    patch;      /* patch embedding, [E, C p p] */
-    xd_tensor position;   /* position embeddings, [rows,E] F32 */
-    xd_tensor gain, bias; /* norm [E] before the first block or, in SigLIP, after the last block */
+    xd_tensor class;    /* CLIP: class token, [E] F32 */
+    xd_lin    patch;    /* patch embedding, [E, C p p] */
+    xd_tensor position; /* position embeddings, [rows,E] F32 */
+    /* gain and bias [E] of the norm before the first block or, in SigLIP, after the last block */
+    xd_tensor gain, bias;
 } xd_clip_vision_glob;
 
 /* Checks the config of CLIP, and computes derived fields. */
 xd_status xd_clip_vision_check(xd_clip_vision *c, xd_err *e);
-/* Returns the number of rows of an image: one row for the class token of CLIP, then the patches row
- * by row. */
+/* Returns the number of tokens of an image: one for each patch and, for CLIP, one class token. */
 int64_t   xd_clip_vision_rows(const xd_clip_vision *c);
 /* Declares the weights outside of the blocks, whose names begin with "vision_model." in the current
  * scope. */

@@ -14,8 +14,8 @@ int xd_text_act(const char *name, xd_act *act);
 enum { XD_TEXT_MAX = 1 << 24 };
 int xd_text_fits(int64_t extent);
 
-/* Refuses a number of heads by which hidden_size cannot be divided, or a head size that is out of
- * range. `what` is the beginning of the error message. */
+/* Returns an error if hidden_size (`dim`) is not divisible by the number of heads, or if the head
+ * size is out of range. `what` is the beginning of the error message. */
 xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e);
 
 #endif

@@ -1,5 +1,6 @@
-/* llava_vision.h - declares the vision tower of LLaVA (Liu et al. 2023, arXiv:2304.08485): a vision
- * model of CLIP, and a projector to rows that replace token embeddings of the language model. */
+/* llava_vision.h - declares the vision network (tower) of LLaVA (Liu et al. 2023,
+ * arXiv:2304.08485): a vision model of CLIP, and a projector whose outputs replace token embeddings
+ * of the language model. */
 #ifndef XD_TEXT_LLAVA_VISION_H
 #define XD_TEXT_LLAVA_VISION_H
 
@@ -10,8 +11,9 @@ typedef struct xd_llava_vision {
     int64_t        token; /* id of the placeholder that an image token replaces */
     /* layer: index of the hidden state that is projected; bias: 1 if the projector has biases */
     int            layer, bias;
-    int            blocks; /* number of CLIP's blocks that compute the projected hidden state */
-    int64_t        out;    /* width of the language model */
+    /* number of blocks of CLIP that must run to compute the projected hidden state */
+    int            blocks;
+    int64_t        out; /* width of the language model */
     char           act_fn[XD_FIELD_TEXT], strategy[XD_FIELD_TEXT];
     xd_act         act;
 } xd_llava_vision;

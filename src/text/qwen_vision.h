@@ -1,5 +1,6 @@
-/* qwen_vision.h - declares the vision towers of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923) and
- * of Qwen3-VL, which encode images to rows that replace token embeddings of the language model. */
+/* qwen_vision.h - declares the vision networks (towers) of Qwen2.5-VL (Bai et al. 2025,
+ * arXiv:2502.13923) and of Qwen3-VL, which encode images to vectors that replace token embeddings
+ * of the language model. */
 #ifndef XD_TEXT_QWEN_VISION_H
 #define XD_TEXT_QWEN_VISION_H
 
@@ -9,8 +10,8 @@ typedef struct xd_qwen_vision {
     int64_t dim, ff, channels, patch, frames, merge, window, out, token;
     int     depth, heads;
     xd_ints full; /* indices of blocks with attention over the complete image */
-    /* Qwen3-VL: number of learned position embeddings (places), and the blocks whose outputs the
-     * language model also reads (deep) */
+    /* for Qwen3-VL: number of learned position embeddings (places), and indices of the vision
+     * blocks whose outputs the language model also reads (deep) */
     int64_t places;
     xd_ints deep;
     char    act_fn[XD_FIELD_TEXT];
@@ -30,11 +31,11 @@ typedef struct xd_qwen_vision_block {
 
 enum { XD_QWEN_DEEP = 8 }; /* maximum number of blocks that xd_qwen_vision.deep lists */
 
-/* Weights of Qwen3-VL's vision tower. A merger computes a row of the language model from the
- * patches of a token. The first merger reads the last hidden state, and each further merger reads
- * the output of a block of xd_qwen_vision.deep. */
+/* Weights of Qwen3-VL's vision tower. A merger computes an image token for the language model from
+ * several neighbouring patches. The first merger reads the last hidden state, and each further
+ * merger reads the output of a block that xd_qwen_vision.deep lists. */
 typedef struct xd_qwen3_merger {
-    /* gain and bias of the norm: [dim], or [merge^2 dim] for a block of `deep` */
+    /* gain and bias of the norm: [dim], or [merge^2 dim] in a merger for a block of `deep` */
     xd_tensor gain, bias;
     xd_lin    up, down;
 } xd_qwen3_merger;
@@ -68,7 +69,7 @@ typedef struct xd_qwen3_vision_block {
         { "vision_config.rope_parameters.rope_theta", offsetof(V, m.theta), 'd', 10000, NULL },    \
         { "image_token_id", offsetof(V, m.token), 'l', 151655, NULL }
 
-/* Rows like XD_QWEN_VISION_FIELDS, with the keys of Qwen3-VL. */
+/* Table rows like those of XD_QWEN_VISION_FIELDS, with the config keys of Qwen3-VL. */
 #define XD_QWEN3_VISION_FIELDS(V, m)                                                               \
     { "vision_config.depth", offsetof(V, m.depth), 'i', 27, NULL },                                \
         { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 1152, NULL },                      \
@@ -88,8 +89,8 @@ typedef struct xd_qwen3_vision_block {
 /* Checks the vision tower's config and computes derived fields. `width` is the width of the
  * language model's token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
-/* Functions that declare the weights outside of the blocks, and the weights of one block. The scope
- * of tensor names must be the vision tower for xd_qwen_vision_weights, and the block for
+/* Declare the vision network's weights outside of its blocks, and the weights of one of its blocks.
+ * The scope of tensor names must be the vision tower for xd_qwen_vision_weights, and the block for
  * xd_qwen_vision_block_weights. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_block *w);
@@ -105,10 +106,11 @@ void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
  * r->image_rows. */
 void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
 
-/* Functions like those for Qwen2.5-VL, for the vision tower of Qwen3-VL. The rows of
- * xd_qwen3_vision_run are [tokens,(1 + deep) E]. The first E columns replace token embeddings;
- * then, for each block of c->deep, E columns of features follow, which xd_qwen3_vision_add adds to
- * the hidden state h [n,E]. `block`: index of the language model's block that h has just passed. */
+/* Functions for the vision network of Qwen3-VL, like those for Qwen2.5-VL. The output of
+ * xd_qwen3_vision_run is [tokens,(1 + deep) E]: the first E columns replace token embeddings; then,
+ * for each block that c->deep lists, E columns of features follow, which xd_qwen3_vision_add adds
+ * to the hidden state h [n,E]. `block`: index of the language model's block that h has just
+ * passed. */
 xd_status xd_qwen3_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
 void      xd_qwen3_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen3_vision_glob *g);
 void xd_qwen3_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen3_vision_block *w);
@@ -126,12 +128,13 @@ typedef struct xd_qwen_vision_local { /* data of one run of the vision tower, in
     xd_tensor           cos, sin; /* RoPE table, [patches, D/2] F32 */
 } xd_qwen_vision_local;
 
-/* Starts a run on the images of r. Returns the colours of the patches, [patches, colours of a
- * patch] F32, in the order of the tower's rows, and sets *l. If there are no images, or if an image
- * has a wrong size, the returned tensor has no dimensions. */
+/* Starts a run of the vision network on the images of r. Returns the normalized pixels of the
+ * patches, one row per patch, F32, in the order in which the network reads them, and sets *l. If
+ * there are no images, or if an image has a wrong size, the returned tensor has no dimensions. */
 xd_tensor xd_qwen_vision_open(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
                               xd_qwen_vision_local *l);
-/* Computes the attention of a block, [patches, D heads], from y, the output of the layer w. */
+/* Computes the attention output of a block, one row of all heads for each patch, from y, the output
+ * of the layer w. */
 xd_tensor xd_qwen_vision_attend(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_local *l,
                                 xd_tensor y, const xd_lin *w);
 

@@ -1,18 +1,18 @@
-/* inside.h - inside tok: declares functions and types that several source files of the tokenizers
- * use.
+/* inside.h - used only in src/tok: declares functions and types that several source files of the
+ * tokenizers use.
  *
- * The steps of tokenization are those of the tokenizers in the library transformers. All tokenizers
- * first find added tokens in the raw text (added.c). T5's tokenizer normalizes the text between the
- * added tokens with the model's character map (charsmap.c), and splits the text at white space and
- * at U+2581, so that every word begins with U+2581 (tok.c). T5's tokenizer then segments each word
- * into the pieces with the largest sum of scores (unigram.c). CLIP's tokenizer normalizes the text,
- * splits it into words with a regular expression (clip.c), and merges the bytes of a word pair by
- * pair (bpe.c). BERT's tokenizer normalizes the text, splits it at white space and punctuation, and
- * segments each word from the left into the longest pieces (bert.c). ByT5's tokens are the bytes of
- * the text (tok.c). The tokenizer of a language
- * model follows the rules in its tokenizer.json (lm.c): it normalizes, splits with regular
- * expressions (pattern.c), and merges bytes or characters (bpe.c). open.c selects the tokenizer of
- * a directory; lm_open.c reads the tokenizer of a language model. */
+ * Texts are tokenized in the same steps as by the tokenizers of the library transformers. All
+ * tokenizers first find added tokens in the raw text (added.c). T5's tokenizer normalizes the text
+ * between the added tokens with the model's character map (charsmap.c), and splits the text at
+ * white space and at U+2581, so that every word begins with U+2581 (tok.c). T5's tokenizer then
+ * segments each word into the pieces with the largest sum of scores (unigram.c). CLIP's tokenizer
+ * normalizes the text, splits it into words with a regular expression (clip.c), and merges the
+ * bytes of a word pair by pair (bpe.c). BERT's tokenizer normalizes the text, splits it at white
+ * space and punctuation, and segments each word from the left into the longest pieces (bert.c).
+ * ByT5's tokens are the bytes of the text (tok.c). The tokenizer of a language model follows the
+ * rules in its tokenizer.json (lm.c): it normalizes, splits with regular expressions (pattern.c),
+ * and merges bytes or characters (bpe.c). open.c selects the tokenizer of a directory; lm_open.c
+ * reads the tokenizer of a language model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -25,8 +25,8 @@
 
 /* ---- growing bytes ------------------------------------------------------------------------ */
 
-/* Bits of the field `failed` of a buffer. XD_FAILED_MEMORY: out of memory. XD_FAILED_ENDLESS: a
- * regular expression exceeded its match limit. */
+/* Bits of the field `failed` of a text buffer. XD_FAILED_MEMORY: out of memory. XD_FAILED_ENDLESS:
+ * a regular expression exceeded its match limit. */
 enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
 
 typedef struct xd_bytes_buf {
@@ -86,9 +86,9 @@ enum { XD_FIND_BYTES = 1 }; /* the pattern matches bytes, not UTF-8 characters *
 typedef struct xd_finder xd_finder;
 xd_finder *xd_finder_open(const char *pattern, int flags); /* returns NULL if out of memory */
 void       xd_finder_close(xd_finder *f);
-/* Searches a text for a pattern, from s[at] on or, if `here` is 1, only at s[at]. Returns 1 if the
- * pattern is found. Writes the bounds of the match to span[0] and span[1], and the bounds of the
- * groups to the next elements of span. */
+/* Searches the text s for a pattern, from s[at] on or, if `here` is 1, only at s[at]. Returns 1 if
+ * the pattern is found. Writes the begin and end of the match to span[0] and span[1], and those of
+ * the pattern's groups to the next elements of span. */
 int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here, size_t *span,
                    int groups);
 /* In a text, replaces all matches of a pattern by the string `by`, in which "$1" stands for the
@@ -121,8 +121,8 @@ void                   xd_fix_text(xd_bytes_buf *text); /* repairs a text like f
 typedef struct xd_tags xd_tags;
 xd_tags               *xd_tags_open(const char *s, size_t len);
 void                   xd_tags_close(xd_tags *t);
-/* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte before the end
- * of the attributes cannot be part of them, returns the offset of this byte. */
+/* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte that cannot be
+ * part of an attribute comes first, returns the offset of this byte. */
 size_t                 xd_tags_scan(xd_tags *t, size_t at);
 /* xd_tags_name returns the end of the tag name at s[at], and xd_tags_attribute returns the end of
  * the attribute at s[at]. If s[at] begins no name or attribute, both functions return `at`. */
@@ -146,18 +146,19 @@ typedef struct xd_skim {
 } xd_skim;
 typedef struct xd_skimmed { /* the parts of a tokenizer.json */
     xd_bytes_buf rest;      /* the JSON text; vocab is replaced by {}, merges by [] */
-    /* JSON texts of model.vocab (an object) and of model.merges; NULL: absent. */
+    /* JSON texts of model.vocab (an object) and of model.merges in a tokenizer.json; NULL: the file
+     * does not contain it. */
     xd_slice     vocab, merges;
 } xd_skimmed;
 /* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and out->merges
  * point into `text`; the caller frees out->rest. If the JSON text is invalid, out->rest is the
  * complete text. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
-/* Functions xd_skim_...: each skips white space and reads one JSON token. If the text continues
- * with a token of another kind, the xd_skim function returns 0. */
+/* Each of the functions xd_skim_... skips white space and reads one JSON token, or returns 0 if the
+ * text continues with a token of another kind. */
 int       xd_skim_is(xd_skim *k, char c);
-/* Reads a JSON string from the text. *out points into the text. If the string has escapes, *out
- * points into *buf instead and is valid until the next call. */
+/* Reads a JSON string. *out points into the JSON text or, if the string contains escapes, into
+ * *buf, and is then valid until the next call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
 int       xd_skim_id(xd_skim *k, int64_t *id); /* reads a JSON integer, clamped to int64_t */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
@@ -168,7 +169,8 @@ enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
 enum { XD_PIECE_MAX = 1024 }; /* maximum number of bytes of a piece; longer pieces are refused */
 
 typedef struct xd_piece {
-    size_t at, len; /* offset of the piece in xd_vocab.text; length of the piece in bytes */
+    /* offset of the vocabulary piece in xd_vocab.text; length of the piece in bytes */
+    size_t at, len;
     double score;
     int    type;
 } xd_piece;
@@ -177,11 +179,11 @@ typedef struct xd_vocab {
     xd_piece    *p;
     int          n, cap;
     xd_bytes_buf text;
-    xd_bytes_buf map; /* precompiled character map of the model; may be empty */
+    xd_bytes_buf map; /* precompiled character map that normalizes text; may be empty */
 } xd_vocab;
 
-/* Functions that read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json.
- * `what` is the name of the file in error messages. */
+/* Read a SentencePiece vocabulary from a serialized ModelProto or from a tokenizer.json. `what` is
+ * the name of the file in error messages. */
 enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE }; /* type of SentencePiece model that is accepted */
 xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
                           xd_err *e);
@@ -245,15 +247,15 @@ typedef struct xd_pieces {
     xd_bytes_buf text;
 } xd_pieces;
 
-/* Functions that read the pieces of a vocabulary from a JSON object {piece: id}, from the text of
- * such an object, from a list, or from lines of text; the first line has id 0. If `blanks` is 1,
- * the vocabulary may have an empty piece. `what` is the name of the file in error messages. After a
+/* Read the pieces of a vocabulary from a JSON object {piece: id}, from the text of such an object,
+ * from a list, or from lines of text, of which the first line has id 0. If `blanks` is 1, the
+ * vocabulary may contain an empty piece. `what` is the name of the file in error messages. After a
  * failure, xd_pieces_free must be called as well. */
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e);
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
 xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
-/* Returns the id of a piece, or -1 if the vocabulary does not have the piece. */
+/* Returns the id of a piece, or -1 if the vocabulary does not contain it. */
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);
 void      xd_pieces_free(xd_pieces *v);
 size_t    xd_table_size(int n); /* returns the number of hash table slots for n entries */
@@ -269,7 +271,8 @@ typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for err
     size_t          len;
     const xd_json  *list;
     const char     *merges_name;
-    /* JSON texts of the vocabulary and of the merges, which replace `vocab` and `list`. */
+    /* JSON texts of the vocabulary (bytes) and of the merges (pairs), which replace `vocab` and
+     * `list`. */
     xd_slice        bytes, pairs;
     /* If `pieces` is not NULL, all other fields are ignored: every split of one of these pieces
      * into two others is a merge (SentencePiece BPE). */
@@ -278,13 +281,13 @@ typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for err
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status        xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void             xd_bpe_close(xd_bpe *b);
-/* Makes s the unknown piece, which represents bytes without a piece. Refuses a vocabulary that has
- * neither s nor a piece for every byte. */
+/* Makes s the unknown piece, which represents bytes without a piece. Refuses a vocabulary that
+ * contains neither s nor a piece for every byte. */
 xd_status        xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 /* Appends the ids of one word of CLIP's tokenizer. */
 void             xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
-/* Merges neighbouring ones of n ids by BPE, and appends the resulting ids. */
+/* Merges neighbours in the list of n token ids by BPE, and appends the resulting ids. */
 void             xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
 /* Writes, as UTF-8, the character by which byte-level BPE (GPT-2) represents a byte. Returns the
  * length of the written character in bytes. */
@@ -310,8 +313,8 @@ xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, c
                           xd_err *e);
 void      xd_pattern_close(xd_pattern *p);
 
-/* Ways in which a text is split at a match; the values are the behaviors of Split in the tokenizers
- * library. */
+/* What happens to the matches when a text is split; the values are the behaviors of Split in the
+ * tokenizers library. */
 typedef enum xd_split_how {
     XD_SPLIT_ISOLATED,
     XD_SPLIT_REMOVED,
@@ -331,9 +334,9 @@ typedef struct xd_cuts {
 /* Splits a text, which must be valid UTF-8, into the matches of the pattern and the parts between
  * matches. The caller frees the array c->p of cuts. */
 void xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
-/* Removes parts of a split text, or merges parts with their neighbours, according to `how`. If
- * `invert` is 1, the kinds of parts are exchanged: matches are treated as the text between matches,
- * and the text between matches is treated as matches. */
+/* Removes matches from a split text, or merges them with their neighbours, as `how` tells. If
+ * `invert` is 1, the text between matches is treated as the matches, and the matches as the text
+ * between them. */
 void xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
@@ -362,11 +365,12 @@ void             xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *
 typedef struct xd_bert_rules {
     int         clean;         /* 1: control characters are removed */
     int         split_chinese; /* 1: each Chinese character becomes a word */
-    /* strip 1: accents are removed. lower 1: the text is converted to lower case. */
+    /* strip: 1 if accents are removed; lower: 1 if the text is converted to lower case. */
     int         strip, lower;
     /* Prefix of pieces that do not begin a word ("##"); borrowed. */
     const char *prefix;
-    /* Maximum number of characters of a word; a longer word becomes one unknown id. */
+    /* Maximum number of characters of a word; a longer word becomes a single token with the id for
+     * unknown words. */
     int64_t     max_chars;
 } xd_bert_rules;
 void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
@@ -374,7 +378,7 @@ xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char 
 
 typedef struct xd_bert xd_bert;
 typedef struct xd_bert_files {
-    const char    *lines; /* content of vocab.txt; NULL: the vocabulary is `vocab` */
+    const char    *lines; /* content of vocab.txt; NULL: the field `vocab` is used instead */
     size_t         len;
     const xd_json *vocab; /* vocabulary as a JSON object {piece: id} */
     const char    *name;  /* name of the vocabulary file in error messages */
@@ -401,18 +405,20 @@ struct xd_tok {
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
-    double      unknown;                /* score of a character that is in no piece */
-    char        lens[XD_PIECE_MAX + 1]; /* lens[n]: 1 if some piece has n bytes */
+    double      unknown; /* score of a character that no vocabulary piece contains */
+    /* lens[n]: 1 if some vocabulary piece has a length of n bytes */
+    char        lens[XD_PIECE_MAX + 1];
     size_t      longest;
     xd_added   *added;
     int         nadded, capadded;
     int32_t    *slot;  /* hash table of added tokens by name; -1: empty slot */
     size_t      slots; /* number of slots of the hash table, a power of two */
-    /* Indices of the added tokens, sorted by their texts: order[0] has the tokens that are searched
-     * in raw text, order[1] the tokens that are searched in normalized text. */
+    /* Indices of the added tokens, sorted by their texts: order[0] lists the tokens that are
+     * searched in raw text, order[1] those that are searched in normalized text. */
     int32_t    *order[2];
     int         norder[2];
-    int32_t     begin, end, pad; /* ids of bos, eos and pad; -1: no such token */
+    /* ids of the tokens bos, eos and pad; -1: the tokenizer has no such token */
+    int32_t     begin, end, pad;
     /* Ids of the special tokens that are put before a text (head) and after a text (tail). */
     xd_ids      head, tail;
     int         pad_left; /* 1: padding comes before the text */
@@ -422,15 +428,15 @@ struct xd_tok {
 };
 
 void    xd_tok_open_bytes(xd_tok *t); /* makes t ByT5's tokenizer, which has no vocabulary file */
-/* Returns the id of the piece s in the vocabulary, not counting added tokens, or -1 if the
- * vocabulary does not have the piece. */
+/* Returns the id of the piece s in the vocabulary without added tokens, or -1 if the vocabulary
+ * does not contain it. */
 int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len);
 /* Appends the normalized form of a text. The text must be valid UTF-8; the normalized form may
  * contain invalid UTF-8. */
 void    xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
-/* Makes `s` an added token, unless it already is one. The added token gets the id of the piece `s`
- * in the vocabulary or, if there is no such piece, the next free id. */
+/* Makes `s` an added token, unless it already is one. The added token gets the id of the vocabulary
+ * piece `s` or, if the vocabulary does not contain it, the next free id. */
 xd_status                 xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 /* returns the id of the added token s, or -1 if s is no added token */
 int32_t                   xd_added_id(const xd_tok *t, const char *s);
@@ -440,7 +446,7 @@ xd_status                 xd_added_json(xd_tok *t, const xd_json *j, int special
 /* Prepares the search for added tokens in texts. xd_added_sort must be called after all tokens are
  * added. */
 xd_status                 xd_added_sort(xd_tok *t, xd_err *e);
-/* Returns the boolean value of a key in the JSON object o, or `otherwise` if o does not have the
+/* Returns the boolean value of a key in the JSON object o, or `otherwise` if o does not contain the
  * key. */
 int                       xd_json_flag(const xd_json *o, const char *key, int otherwise);
 typedef struct xd_lm_json xd_lm_json;
@@ -454,12 +460,12 @@ typedef enum xd_tok_kind {
 } xd_tok_kind;
 /* The parsed files of a tokenizer's directory that may declare special tokens: cfg
  * (tokenizer_config.json), map (special_tokens_map.json), old (added_tokens.json), tj
- * (tokenizer.json). Each pointer of xd_special_files may be NULL. */
+ * (tokenizer.json). Each of these pointers is NULL if the directory lacks the file. */
 typedef struct xd_special_files {
     const xd_json    *cfg, *map, *old, *tj;
-    int               spiece; /* 1: a T5 tokenizer with a file spiece.model */
-    /* 1: a BERT tokenizer from tokenizer.json, which lists all its special tokens, so that no
-     * default tokens are added. */
+    int               spiece; /* 1: the tokenizer is T5's and was opened from a file spiece.model */
+    /* 1: the tokenizer is BERT's and was opened from tokenizer.json, which lists all its special
+     * tokens, so that no default ones are added. */
     int               named_only;
     xd_lm_class       named; /* tokenizer class of a language model */
     const xd_lm_json *json;  /* tokenizer.json of a language model, or NULL */
@@ -478,7 +484,7 @@ struct xd_lm_json {
 enum { XD_TOK_FILE_MAX = 1 << 28 };
 /* returns 1 if the directory has the file */
 int       xd_tok_has(const char *dir, const char *name);
-/* After a failure, xd_lm_json_free must be called as well. xd_lm_json_parse borrows `text`. */
+/* xd_lm_json_parse borrows `text`. Call xd_lm_json_free also after a failure. */
 xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
                            xd_err *e);
 xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);
@@ -493,16 +499,15 @@ xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_file
 xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f, xd_err *e);
 
 /* Returns the text of the special token with this key (for example "eos_token"). If the files do
- * not have the key, xd_special_name returns the default of the tokenizer's class. Returns NULL if
- * the tokenizer has no such special token. */
+ * not contain the key, returns the default of the tokenizer's class. Returns NULL if the tokenizer
+ * has no such special token. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
 /* Returns the number of sentinel tokens of T5 or ByT5. */
 int         xd_special_extra_ids(const xd_json *cfg, xd_tok_kind kind);
 /* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if no
- * added token follows. *begin and *end are the bounds of the found token, including the white space
- * that it strips. *begin, the start of the found token, is at least `from`. If `normalized` is 1,
- * the function searches only for tokens of normalized text; if it is 0, only for tokens of raw
- * text. */
+ * added token follows. Sets *begin and *end to the bounds of the found token, including the white
+ * space that it strips; *begin is at least `from`. If `normalized` is 1, the function searches only
+ * for tokens of normalized text; if it is 0, only for tokens of raw text. */
 int         xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                           size_t from, size_t *begin, size_t *end);
 

@@ -36,10 +36,9 @@ void      xd_tok_close(xd_tok **t);
  * language models those of their post-processor (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen
  * none). Does not pad. *ids is malloc'ed and owned by the caller.
  *
- * The ids of xd_tok_ids equal those of T5Tokenizer (with `legacy` as in the directory's config),
- * CLIPTokenizer and BertTokenizer of transformers 5. The fast tokenizers of earlier versions of
- * transformers return the ids that xd_tok_ids returns. CLIP's fast tokenizer applies NFC, treats
- * all symbols alike, and does not use ftfy. */
+ * The ids equal those of T5Tokenizer (with `legacy` as in the directory's config), CLIPTokenizer
+ * and BertTokenizer of transformers 5, and those of the fast tokenizers of earlier versions.
+ * (CLIP's fast tokenizer applies NFC, treats all symbols alike, and does not use ftfy.) */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* Tokenizes as xd_tok_ids does, and sets *untruncated to the number of ids before truncation. If
@@ -53,7 +52,7 @@ int64_t   xd_tok_vocab(const xd_tok *t);
 int32_t   xd_tok_bos(const xd_tok *t);
 /* returns the id of the token that ends a text; -1: no such token, as in language models */
 int32_t   xd_tok_eos(const xd_tok *t);
-/* returns the id of the padding token; -1: the config has none */
+/* returns the id of the padding token, or -1 if the config does not set it */
 int32_t   xd_tok_pad(const xd_tok *t);
 /* returns 1 if the tokenizer belongs to a decoder language model */
 int       xd_tok_is_lm(const xd_tok *t);
@@ -65,12 +64,16 @@ int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP)
 typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT } xd_tok_side;
 
 typedef struct xd_tok_frame { /* template (frame) that a pipeline puts around a prompt */
-    const char *text;       /* rendered chat template, with "{}" in place of the prompt; or NULL */
-    int64_t     max;        /* maximum number of ids, without the `drop` leading ids; 0: no limit */
-    int64_t     drop;       /* number of leading ids whose embeddings the pipeline drops */
-    int         pad;        /* 1: texts are padded to max + drop ids */
-    int         no_special; /* 1: no special tokens are added, because `text` already has them */
-    /* Side of the padding; XD_TOK_SIDE_OWN: the side that the tokenizer's config sets. */
+    const char *text; /* rendered chat template, with "{}" in place of the prompt; or NULL */
+    /* maximum number of token ids after the first `drop` ids; 0: no limit */
+    int64_t     max;
+    /* number of token ids at the beginning whose embeddings the pipeline removes */
+    int64_t     drop;
+    int         pad; /* 1: texts are padded to max + drop ids */
+    /* 1: no special tokens are added, because `text` already contains them */
+    int         no_special;
+    /* Whether padding comes before or after the text; XD_TOK_SIDE_OWN: as the tokenizer's config
+     * tells. */
     xd_tok_side side;
 } xd_tok_frame;
 
@@ -79,31 +82,32 @@ typedef struct xd_tok_row {
     int64_t  n;
     /* The ids of the text are ids[first] .. ids[first + real - 1]; all other ids are padding. */
     int64_t  first, real;
-    int64_t  drop;        /* number of leading ids of the text that are dropped */
-    int64_t  untruncated; /* number of the text's ids before truncation */
+    /* number of token ids at the beginning of the text whose embeddings are removed */
+    int64_t  drop;
+    int64_t  untruncated; /* number of token ids of the text before truncation */
 } xd_tok_row;
 
 /* In the text of a frame (prompt template), replaces "{}" by the prompt. Returns the malloc'ed
  * result, or NULL if out of memory. */
 char     *xd_tok_framed(const char *frame, const char *prompt);
-/* Tokenizes a prompt in the frame of a pipeline. Special tokens are recognized in the complete
- * text, also in the prompt. The text is truncated and padded as in transformers: truncation removes
- * the end of the complete text, even if the end belongs to the frame. */
+/* Tokenizes a prompt in the prompt template (frame) of a pipeline. Special tokens are recognized in
+ * the complete text, also in the prompt. The text is truncated and padded as in transformers:
+ * truncation removes the end of the complete text, even if it belongs to the template. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
-/* Checks that a pipeline can use a tokenizer. If the tokenizer lacks a special token of the frame,
- * returns 1 and writes an error message to why[0..size). `dir`, which may be NULL, is the
- * tokenizer's directory for the message. */
+/* Checks that a tokenizer fits the prompt template (frame) of a pipeline. If the tokenizer lacks a
+ * special token of the template, returns 1 and writes an error message to why[0..size). `dir`,
+ * which may be NULL, is the tokenizer's directory for the message. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
-/* Returns 1 and writes a warning to why[0..size) if the number of ids before the prompt is not
- * f->drop, or if the directory's chat template lacks a special token of the frame.
- * xd_tok_chat_doubt does not render the chat template. */
+/* Returns 1 and writes a warning to why[0..size) if the number of token ids before the prompt is
+ * not f->drop, or if the chat template in the directory lacks a special token of the pipeline's
+ * template f. The chat template is not rendered. */
 int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                             size_t size);
 
-/* Functions that prepare a prompt for the tokenizer, as diffusers' pipelines do. All xd_caption
- * functions return malloc'ed strings, or NULL if out of memory. Invalid UTF-8 bytes become U+FFFD.
+/* Prepare a prompt for the tokenizer, as diffusers' pipelines do. All xd_caption functions return
+ * malloc'ed strings, or NULL if out of memory. Invalid UTF-8 bytes become U+FFFD.
  *
  * xd_caption_plain converts the text to lower case and strips white space: str.lower().strip(). */
 char *xd_caption_plain(const char *text);
@@ -115,8 +119,8 @@ char *xd_caption_clean(const char *text);
 /* Cleans a prompt as two calls of diffusers' _clean_caption do: removes parts that are typical of
  * captions from the web, such as URLs, HTML tags, file names and sizes. */
 char *xd_caption_of_web(const char *text);
-/* Returns the parts of a prompt in double quotes, "A" or “B”, as 'Text "A". Text "B". ', each part
- * once. Returns an empty string if no part of the prompt is in quotes. */
+/* Returns the quoted passages of a prompt, "A" or “B”, as 'Text "A". Text "B". ', each passage
+ * once. Returns an empty string if the prompt contains no quotes. */
 char *xd_caption_quoted(const char *text);
 
 /* reports the names and versions of the libraries that the tokenizers use */
