@@ -16,8 +16,9 @@ typedef struct xd_audio {
     void       (*info)(const void *cfg, xd_audio_info *out);
     /* Returns the number of output rows of the network for n input rows. */
     int64_t    (*rows)(const void *cfg, int64_t n);
-    /* Computes out [rows(n), out features] F32, in the caller's memory, from in [n, in features]
-     * F32. `run` allocates scratch memory from the arena x->tmp and rewinds the arena. */
+    /* Computes `out`, F32, in the caller's memory, from n input rows `in`, F32; the function `rows`
+     * gives the number of output rows. `run` allocates scratch memory from the arena x->tmp and
+     * rewinds the arena. */
     void       (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
 } xd_audio;
 

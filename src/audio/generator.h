@@ -20,13 +20,13 @@ enum {
 /* Describes how a kind of checkpoint names the config keys and tensors of a generator. */
 typedef struct xd_generator_form {
     const char *what; /* name of the network in messages */
-    /* Keys of the config. */
+    /* Config keys of the generator's sizes. */
     const char *hidden_key, *up_key, *up_kernel_key, *kernel_key, *dilation_key;
     /* Names of convolutions in the checkpoint; the name of a transposed convolution begins with
      * `up` and ends with `up_end`. */
     const char *in, *up, *up_end, *branch, *out;
-    /* Formats of the names of activations before the first and the second convolution of a pair,
-     * and the name of the last activation. */
+    /* Formats of the tensor names of the activations before the first and the second convolution of
+     * a residual block, and tensor name of the last activation. */
     const char *act[2], *last_act;
     /* 2: the two activations of pair i have the numbers 2 i and 2 i + 1; 1: both have the number
      * i */
@@ -106,7 +106,7 @@ void      xd_generator_declare(xd_decl *d, const xd_generator *g, xd_generator_w
 /* Computes the output rows `out`, F32, from n input rows `in`, F32. */
 void      xd_generator_run(xd_exec *x, const xd_generator *g, const xd_generator_weights *w,
                            xd_tensor in, xd_tensor out);
-/* Limits F32 elements to -1 to 1. */
+/* Clamps F32 elements to [-1, 1]. */
 void      xd_audio_clamp(xd_exec *x, xd_tensor io);
 
 #endif

@@ -132,14 +132,14 @@ struct xd_dev {
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 /* Opens a stand-in for a device that has its own memory, such as a GPU, so that memory for GPUs can
  * be counted on a machine without a GPU. The stand-in device only returns the sizes of scratch
- * memory and of packed weights. `name` is a device name as in xd_dev_open. Returns XD_EINVAL if
- * there is no device kind with this name. */
+ * memory and of packed weights. `name` is a device name as in xd_dev_open. Returns XD_EINVAL if no
+ * device kind has this name. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
-/* Chooses the device of rank number `rank`. All `ranks` ranks of this host have requested the
- * device `name`. The name "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". If `name`
- * is an instance such as "cuda:0", which all ranks share, or if the kind has no instances, *out
- * stays empty, and every rank opens the device `name`. Returns XD_EINVAL if the device kind has
- * fewer instances than ranks. */
+/* Chooses the device of rank number `rank`. `name` is the device that all ranks of this host
+ * request; `ranks` is the number of these ranks. The name "cuda" means one GPU per rank, so *out
+ * becomes "cuda:<rank>". If `name` is an instance such as "cuda:0", which all ranks share, or if
+ * the kind has no instances, *out stays empty, and every rank opens the device `name`. Returns
+ * XD_EINVAL if the device kind has fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
 /* Opens a device of a kind that is faster than the first kind of the registry, for rank number
  * `rank` of the `ranks` ranks on this host. No other rank uses the device. Returns XD_EUNSUPPORTED
@@ -153,7 +153,8 @@ xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e);
 void      xd_dev_close(xd_dev **d);
 
-typedef struct xd_counts { /* work that a count device has counted since the last reset */
+typedef struct xd_counts { /* numbers of operations and bytes that a count device has counted since
+                            * the last reset */
     /* floating-point operations: 2 for each multiply-add of GEMM, convolution, attention */
     double  flops;
     /* operations of GEMMs, of attention and of convolutions, which `flops` includes */
@@ -163,7 +164,8 @@ typedef struct xd_counts { /* work that a count device has counted since the las
     /* number of kernel calls with fewer than 4e9 operations and less than 20 MB of operands */
     int64_t small;
 } xd_counts;
-/* Reads the work that a count device has counted. If `reset` is 1, then sets the counts to zero. */
+/* Reads the numbers of operations and bytes that a count device, which computes nothing, has
+ * counted. If `reset` is 1, then sets the counts to zero. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
 /* Returns the type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is
@@ -177,7 +179,8 @@ xd_dtype xd_dev_best(const xd_dev *d);
  * are in registers and `threads` threads run, or as many threads as kernels use if `threads` is 0.
  * Devices with their own processors, such as GPUs, ignore `threads`. Each thread runs short bursts
  * of operations for `seconds` seconds, but at least five bursts. If the device has no bf16 dot
- * products, the peak of BF16 is that of F32. Do not call xd_dev_peak for count devices. */
+ * products, the peak of BF16 is that of F32. Do not call xd_dev_peak for a count device, which
+ * computes nothing. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Returns the approximate number of bytes that kernels will allocate for code and tables when they
  * first run. The estimate is for kernel calls that a count device has counted and that the real
@@ -196,7 +199,7 @@ void     xd_dev_forget(xd_dev *d);
 /* A device kind, such as "cpu" or "cuda". Each device kind has its own folder in backend/ and an
  * entry in the list of registry.c. */
 typedef struct xd_dev_kind {
-    /* name of the device kind, for example "cpu": the part of a device name before ':' */
+    /* name of the device kind, for example "cpu": the text before ':' in a device name */
     const char *name;
     /* Opens a device. `which` is the text after ':' in the device name, or "". Returns XD_EINVAL if
      * there is no device with this name. */
@@ -214,7 +217,7 @@ typedef struct xd_dev_kind {
     /* Reports the kind's libraries and their versions. May be NULL. */
     void        (*about)(xd_fact *fact, void *cookie);
     /* Returns the bytes of address space that kernels will map in this process when they first run.
-     * Memory plans do not include the address space of kernels. May be NULL. */
+     * Counts of memory do not include this address space. May be NULL. */
     double      (*address_space)(void);
 } xd_dev_kind;
 
@@ -264,9 +267,9 @@ double xd_host_oom_kills(int *group);
  *            set `floats` if the input has few rows, because reading the weight then dominates the
  *            time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
- *            e4m3. A GEMM with F8E4M3 weights converts q to the type of its input, which is exact
- *            for every type, and multiplies the input by q. The f32 sum of the products is then
- *            multiplied by sw[o].
+ *            m3. A GEMM with F8E4M3 weights converts q to the type of its input, which is exact for
+ *            every type, and multiplies the input by q. After that, such a GEMM multiplies the f32
+ *            sum of the products by sw[o], the scale of the output channel.
  * Each quotient in the quantization formulas is one f32 division, and each product is one f32
  * multiplication. The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the
  * scale of a row would be below FLT_MIN, the scale and all elements of the row become 0. If a row
@@ -291,7 +294,7 @@ typedef struct xd_weight {
      * the float elements of the source. If source and weight are both F8E4M3, `pack` copies the
      * elements unchanged, and a `scale` of NULL stands for scales of 1. If the source is I8, `pack`
      * copies the elements (-128 becomes -127), and `scale` must not be NULL. Only devices that use
-     * the host's memory support I8 sources. */
+     * the host's memory can pack a weight from an I8 source. */
     const float *scale;
 } xd_weight;
 
@@ -409,14 +412,14 @@ typedef struct xd_norm {
 } xd_norm;
 
 /* Group norm is computed in three steps, so that an image may be split into bands of rows. First,
- * the op `moments` computes the sums and sums of squares of each row of the image. Then a second
+ * the op `moments` computes the sums and sums of squares of each row of the image. Second, another
  * call of `moments`, with groups = 0, adds the sums of all R rows: in is [R,n] F64, and out is [n]
  * F64. out may be the first row of in. Last, the op `gnorm` normalizes the image with the resulting
  * sums.
  *   moments: in [R,P,C] has R rows of P positions. out [R,G,2] F64 receives the sum and the sum of
  *            squares of each group of channels in each row.
- *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C]
- *            F32. If `silu` is 1, SiLU is applied last. If scale and shift [t,h,w,C] F32 are
+ *   gnorm: in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C] F32.
+ *            If xd_gnorm.silu is 1, SiLU is applied last. If scale and shift [t,h,w,C] F32 are
  *            present, in and out are [T,H,W,C], where T, H and W are multiples of t, h and w.
  *            norm(in) * scale + shift is then computed before SiLU, and each element of scale and
  *            shift applies to T/t x H/h x W/w positions. */
@@ -433,10 +436,10 @@ typedef struct xd_gnorm {
 
 /* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
  * or BF16; out may be a.
- *   sx           [n] F32, or absent; only for devices with fp8_gemm. If xd_glu.sx is present, `out`
- *                is F8E4M3, quantized from rows of type `via`, under the conditions of xd_norm.
- *                With sx, C is at most XD_GLU_NARROW_MAX, and the rows of a and b begin at
- *                multiples of 16 bytes. */
+ *   sx [n] F32, or absent; only for devices with fp8_gemm. If xd_glu.sx is present, `out` is
+ *                F8E4M3, quantized from rows of type `via`, under the conditions of xd_norm. If
+ *                xd_glu.sx is present, C is at most XD_GLU_NARROW_MAX, and the rows of a and b
+ *                begin at multiples of 16 bytes. */
 enum { XD_GLU_NARROW_MAX = 20480 };
 typedef struct xd_glu {
     xd_tensor out, a, b;
@@ -512,8 +515,8 @@ typedef struct xd_rotate {
 } xd_rotate;
 
 /* Linear attention (Katharopoulos et al. 2020, arXiv:2006.16236) with the kernel function relu, in
- * two parts, of which a call computes either or both. The first part computes sums over the rows of
- * keys and values, k and v [m,H,D]; the second part computes the attention of queries q [n,H,D]:
+ * two phases, of which a call computes one or both. The first phase computes sums over the rows of
+ * keys and values, k and v [m,H,D]; the second phase computes the attention of queries q [n,H,D]:
  *   sums[h,i,j] = sum_r relu(k[r,h,i]) v[r,h,j], with v[r,h,D] = 1
  *   out[n,h,j] = sum_i relu(q[n,h,i]) sums[h,i,j] / (sum_i relu(q[n,h,i]) sums[h,i,D] + 1e-15)
  * With cos and sin, RoPE rotates relu(k) and relu(q), in pairs of neighbouring elements, in all
@@ -561,9 +564,9 @@ typedef enum xd_op {
     XD_NOPS,
 } xd_op;
 
-/* Table of the kernels of a device. `scratch` returns the number of bytes of scratch memory that
- * the caller must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may be NULL if
- * `scratch` returns 0. */
+/* Table of a device's kernels, as function pointers. `scratch` returns the number of bytes of
+ * scratch memory that the caller must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may
+ * be NULL if `scratch` returns 0. */
 struct xd_ops {
     /* name of the table of kernels, for example "c", "avx2", "avx512", "amx", "cuda", "count" */
     const char *name;

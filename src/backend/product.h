@@ -19,8 +19,8 @@ typedef struct xd_product xd_product;
  * numbers are exact in f32.) */
 xd_dtype  xd_product_type(xd_dtype a, xd_dtype b);
 /* Prepares the product of the matrices `up` [rows, rank] and `across` [cols, rank]. `up` must stay
- * valid until the product is closed; `across` is copied. Both matrices must be contiguous and have
- * the type that xd_product_type returns; the rank must be above 0. */
+ * valid until the product is closed; `across` is copied. The matrices `up` and `across` must be
+ * contiguous and have the type that xd_product_type returns; the rank must be above 0. */
 xd_status xd_product_open(xd_product **p, xd_tensor up, xd_tensor across, float gain, xd_err *e);
 void      xd_product_close(xd_product **p);
 /* Returns the bytes of memory that a product allocates, excluding `up` and `across`. */

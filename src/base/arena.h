@@ -16,8 +16,8 @@
 enum { XD_ALIGN = 64 }; /* every allocation starts at a multiple of this number of bytes */
 
 typedef struct xd_arena {
-    /* Start of the arena's memory region, which the arena does not own. On a count device, the
-     * address is not valid. */
+    /* Start of the arena's memory region, which the arena does not own. On a count device, which
+     * computes nothing, the address is not valid. */
     char  *base;
     /* Sizes in bytes. cap: size of the memory region without `kept`; used: bytes in use; peak:
      * largest value of `used` so far. */

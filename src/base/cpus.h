@@ -25,7 +25,8 @@ int         xd_cpuset_read(xd_cpuset *s, const char *list);
 /* Writes the set as a list, "0-3,8", and returns `text`. A list that does not fit ends in "...". */
 const char *xd_cpuset_text(const xd_cpuset *s, char *text, size_t size);
 /* xd_cpuset_mine reads and xd_cpuset_bind sets the affinity mask of the calling thread; threads
- * that this thread starts later inherit the mask. Both return 0 on failure, with errno set. */
+ * that this thread starts later inherit the mask. xd_cpuset_mine and xd_cpuset_bind return 0 on
+ * failure, with errno set. */
 int         xd_cpuset_mine(xd_cpuset *s);
 int         xd_cpuset_bind(const xd_cpuset *s);
 

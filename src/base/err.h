@@ -48,8 +48,8 @@ void   xd_one_line(char *text);
  * never NULL. */
 const char *xd_status_name(xd_status s);
 
-/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The text is the field `s` of
- * the struct that xd_size_text returns. */
+/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". xd_size_text returns a struct
+ * whose field `s` is such a text. */
 typedef struct xd_size { char s[16]; } xd_size;
 xd_size   xd_size_text(double bytes);
 /* Reads a size from text: "12GB", "11.5 GiB", "800MB", "64kB" or a number of bytes. Returns

@@ -28,8 +28,8 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
 /* A file that is being written. The file gets its name only when its contents are complete and
  * synced. If the file system supports O_TMPFILE, the incomplete file has no name at all, so that
  * nothing remains even after SIGKILL. On file systems without O_TMPFILE, the incomplete file has a
- * temporary name in the same directory and is renamed at the end. A device or a pipe is written
- * directly. */
+ * temporary name in the same directory and is renamed at the end. An output that is a device or a
+ * pipe is written directly, without a temporary file. */
 typedef struct xd_out {
     FILE *f;
     /* path: final name of the file; tmp: temporary name of the file, or NULL if it has none. */
@@ -79,8 +79,8 @@ char *xd_path_join(const char *dir, const char *name);
  * modular pipeline of diffusers, modular_model_index.json. */
 int   xd_is_model_index(const char *name);
 /* Returns the malloc'ed path of a directory's model_index.json or modular_model_index.json, or NULL
- * if out of memory. If the directory has neither file, returns the path that model_index.json would
- * have. */
+ * if out of memory. If the directory contains none of these files, returns the path that
+ * model_index.json would have. */
 char *xd_model_index_path(const char *dir);
 
 #endif

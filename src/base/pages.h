@@ -19,10 +19,10 @@ size_t xd_pages_round_up(size_t bytes);
 void *xd_pages_map(size_t bytes, int fd);
 void  xd_pages_unmap(void *p, size_t bytes); /* unmaps memory; p may be NULL */
 /* Allocates the pages of bytes [from, to) of a mapped file immediately instead of at their first
- * use. This requires Linux 5.14. Returns 0 if the host has too little memory. The shortage is thus
- * reported here; otherwise the system would kill the process at the first use of a page. From Linux
- * 6.1 on, xd_pages_allocate requests huge pages, also on systems that by default use no huge pages
- * for files. Returns 2 if the complete range became huge pages. If the mapping is interleaved over
+ * use. xd_pages_allocate requires Linux 5.14. Returns 0 if the host has too little memory. If pages
+ * were allocated at their first use, a shortage of memory would kill the process. From Linux 6.1
+ * on, xd_pages_allocate requests huge pages, also on systems that by default use no huge pages for
+ * files. Returns 2 if the complete range became huge pages. If the mapping is interleaved over
  * `nodes` NUMA nodes, each node gets the same number of huge pages. */
 int   xd_pages_allocate(void *p, size_t from, size_t to, int nodes);
 

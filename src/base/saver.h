@@ -10,8 +10,9 @@
 
 typedef struct xd_saver xd_saver;
 
-/* save: saves a snapshot; called on the background thread. drop: frees a snapshot; called on both
- * threads, not while the snapshot is saved. Returns NULL if out of memory. */
+/* save: saves a snapshot; called on the background thread. drop: frees a snapshot; called on the
+ * background thread and on the caller's thread, but not while the snapshot is being saved. Returns
+ * NULL if out of memory. */
 typedef struct xd_saver_ops {
     xd_status (*save)(void *snapshot, xd_err *e);
     void      (*drop)(void *snapshot);

@@ -1,14 +1,15 @@
-/* comm.h - defines communicators, which are groups of ranks that exchange messages. All use of MPI
- * is behind this interface.
+/* comm.h - defines communicators, which are groups of ranks that exchange messages. Only
+ * implementations of this interface call MPI.
  *
  * All ranks of a communicator must make the same calls on it in the same order; only `send` and
  * `recv` concern two ranks. A call on a communicator begins an operation, and `wait` completes it.
- * The buffers of an operation must not change between the call that begins it and `wait`. Both are
- * ordered with the work that is queued on the device, so the caller need not synchronize the
- * device. Messages from one rank of a group to another arrive in the order in which they were sent
- * (one FIFO for each pair and direction, no tags). After a failure, a rank still takes part in all
- * messages, and `wait` returns the error. If messages cannot be sent at all (MPI fails, out of
- * memory), ranks can no longer be synchronized: every later call on this world fails at once. */
+ * The buffers of an operation must not change between the call that begins it and `wait`.
+ * Operations of a communicator are ordered with the work that is queued on the device, so the
+ * caller need not synchronize the device. Messages from one rank of a group to another arrive in
+ * the order in which they were sent (one FIFO for each pair and direction, no tags). After a
+ * failure, a rank still takes part in all messages, and `wait` returns the error. If messages
+ * cannot be sent at all (MPI fails, out of memory), ranks can no longer be synchronized: every
+ * later call on this world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -46,8 +47,8 @@ typedef struct xd_comm_ops {
     xd_req      (*gather)(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
     /* Gathers on every rank the tensors of all ranks (all-gather), which are sent around a ring:
      * part[r] is the contiguous tensor of rank r. Each rank sends only to the next rank: first its
-     * own tensor, then each tensor that it receives. A tensor is not sent back to the rank that
-     * owns it. */
+     * own tensor, then each tensor that it receives. In the ring, a tensor is not sent back to the
+     * rank that owns it. */
     xd_req      (*circulate)(xd_comm *c, const xd_tensor *part);
     /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r, and receives
      * get[r] from rank r. The tensors may have zero elements and any strides, except that the
@@ -62,8 +63,8 @@ typedef struct xd_comm_ops {
     /* Exchanges views of destination tensors, so that a rank can write results directly into
      * another rank's memory. If the destination tensor that rank r passes for this rank (in its own
      * `give`) is in the window of rank r, get[r] becomes a view of that tensor; otherwise get[r]
-     * does not change. exchange_places sends no elements of tensors. A later `exchange` of results
-     * that are already in their destination copies nothing. */
+     * does not change. exchange_places sends no elements of tensors. A later call of `exchange`
+     * copies nothing for results that are already in their destination. */
     xd_req      (*exchange_places)(xd_comm *c, const xd_tensor *give, xd_tensor *get);
     /* operation that sends a contiguous tensor */
     xd_req      (*send)(xd_comm *c, xd_tensor t, int to);
@@ -79,11 +80,11 @@ typedef struct xd_comm_ops {
     void        (*poke)(xd_comm *c); /* lets pending messages make progress */
     void        (*barrier)(xd_comm *c);
     /* Allocates host memory that all ranks of a group on one host (split_host) share. All ranks of
-     * the group must call `share`. If possible, the pages are allocated at once, so that a shortage
-     * of memory is reported here; otherwise the system would kill the process when a page is first
-     * used. Sets *first to 1 on the one rank that should write the contents of the shared memory,
-     * and to 0 on the other ranks. The shared memory is freed when `c` is closed. Returns NULL on
-     * all ranks if shared memory is not available. */
+     * the group must call `share`. If possible, the pages are allocated at once, so that `share`
+     * reports a shortage of memory. If pages were allocated at their first use, a shortage would
+     * kill the process. Sets *first to 1 on the one rank that should write the contents of the
+     * shared memory, and to 0 on the other ranks. The shared memory is freed when `c` is closed.
+     * Returns NULL on all ranks if shared memory is not available. */
     void       *(*share)(xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window for a group of ranks on one host. The window has `bytes` bytes
      * of memory for each rank, which all ranks of the group can read. All ranks of the group must
@@ -93,7 +94,7 @@ typedef struct xd_comm_ops {
      * is not available or a rank passed 0 bytes. */
     void       *(*window_open)(xd_comm *c, size_t bytes);
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
-     * this rank's host. For such an address, exchange_views copies no bytes. */
+     * this rank's host. exchange_views copies no bytes from addresses in such a window. */
     int         (*in_window)(xd_comm *c, const void *p);
     /* Closes a shared-memory window. The caller must first complete all operations that use the
      * window. */
@@ -181,9 +182,9 @@ int       xd_comm_launch_rank(void);
  * number among them. Returns 0 if the number of processes or this process's number is unknown. */
 int       xd_comm_launch_local(int *rank, int *ranks);
 /* While a world is open, returns the number of cores for this rank: the host's usable cores are
- * divided evenly among the host's ranks. The result is at least 1. Sets *ranks and *cores to the
- * host's totals. If several worlds are open, xd_comm_share returns the values of the world that was
- * opened last. */
+ * divided evenly among the host's ranks. xd_comm_share returns at least 1. Sets *ranks and *cores
+ * to the host's totals. If several worlds are open, xd_comm_share returns the values of the world
+ * that was opened last. */
 int       xd_comm_share(int *ranks, int *cores);
 /* While a world is open: sets *rank to this rank's number among the ranks of its host, *ranks to
  * the number of ranks of the host, and *cpus to the union of the cpus that the host's ranks may

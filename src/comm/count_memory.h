@@ -1,5 +1,5 @@
-/* count_memory.h - predicts, for the count communicator (comm.h), how much device memory messages
- * need.
+/* count_memory.h - predicts how much device memory messages need, for the communicator that only
+ * counts messages (comm.h).
  *
  * The prediction simulates the buffers of staging.c and the mailboxes of direct.c. In the
  * simulation, a message uses the smallest free buffer that is large enough, or a new one; buffers

@@ -7,9 +7,10 @@
  * Each rank exports device memory to the other ranks: one mailbox for each message in flight. The
  * sender packs a tensor into a mailbox and sends a note through the underlying communicator: the
  * number of the mailbox and the byte count. The receiver's device waits for the event that the
- * sender's device records after the copy. Then the receiver's device copies the bytes to their
- * destination, and records an event after which the mailbox is free. The host threads never wait
- * for a device. Ranks that share a GPU copy within the GPU's memory.
+ * sender's device records after the copy. After this event, the receiver's device copies the bytes
+ * to their destination, and records an event after which the mailbox is free. The host threads
+ * never wait for a device. Messages between ranks that share a GPU are copied within the GPU's
+ * memory.
  *
  * Tensors of f32, f16 and bf16 use mailboxes even if they are in host memory, because neither
  * sender nor receiver knows whether the other's tensor is in host or device memory; both only know
@@ -34,10 +35,10 @@ typedef struct xd_direct {
     int           me; /* this rank's number in the group */
 } xd_direct;
 
-/* Opens mailboxes between all ranks of this host. If mailboxes are not available on this host,
- * returns NULL on all ranks of the host, and sets *why to the reason. Sets *any to 1 if at least
- * one host of the world has mailboxes. All ranks of `world`, the communicator that the staging
- * communicator of `w` wraps, must call xd_mailboxes_open. */
+/* Opens mailboxes (shared device memory for messages) between all ranks of this host. If mailboxes
+ * are not available on this host, returns NULL on all ranks of the host, and sets *why to the
+ * reason. Sets *any to 1 if at least one host of the world has mailboxes. All ranks of `world`, the
+ * communicator that the staging communicator of `w` wraps, must call xd_mailboxes_open. */
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why);
 /* Returns 1 if the world has ranks on other hosts, to which mailboxes do not reach. */
 int           xd_mailboxes_partial(const xd_mailboxes *m, int world_size);
@@ -47,7 +48,7 @@ void          xd_mailboxes_close(xd_mailboxes *m);
 xd_status     xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
                              xd_err *e);
 void          xd_direct_close(xd_direct *g);
-/* Returns 1 if tensors of this type use the direct transport. */
+/* Returns 1 if tensors of this element type are sent directly between devices. */
 int           xd_direct_takes(const xd_direct *g, xd_dtype t);
 
 /* Begins the communication call k: sends k->view[r] to rank r of the group and receives
@@ -66,8 +67,8 @@ xd_status xd_direct_unpack(xd_staging *w, xd_stage_call *k);
 /* For communication call k, copies the tensor `from` of this rank to the tensor `to` of this rank,
  * each in host or device memory. Returns 0 if out of memory. */
 int       xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
-/* Ends the communication call k. Before, the caller must have received the notes (mailbox numbers
- * and byte counts) of this call. Queues the copies of the received data on the device; later
+/* Ends the communication call k. The caller must have received the notes (mailbox numbers and byte
+ * counts) of this call before. Queues the copies of the received data on the device; later
  * computation waits for them. */
 xd_status xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
 

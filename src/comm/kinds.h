@@ -45,10 +45,10 @@ int64_t xd_reduce_piece(int64_t n, int r, int size);
  * for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* Compute the binomial tree of a broadcast. A rank is denoted by v, its distance from the root rank
- * (modulo the number of ranks). xd_tree_parent returns the parent of v, or -1 for the root.
- * xd_tree_children writes the children of v, ordered by decreasing size of their subtrees, and
- * returns the number of children, at most 31. */
+/* Compute the binomial tree of a broadcast. In the tree of a broadcast, a rank is denoted by v, its
+ * distance from the root rank (modulo the number of ranks). xd_tree_parent returns the parent of v,
+ * or -1 for the root. xd_tree_children writes the children of v, ordered by decreasing size of
+ * their subtrees, and returns the number of children, at most 31. */
 int xd_tree_parent(int v);
 int xd_tree_children(int v, int size, int *child);
 

@@ -1,5 +1,6 @@
 /* linked.h - sends messages between GPUs by a communication library (NCCL, through xd_dev_links).
- * This requires that each rank has its own GPU. The host does nothing once a message is queued.
+ * Messages through links require that each rank has its own GPU. The host does nothing once a
+ * message is queued.
  *
  * A collective call is one group of NCCL messages on a link that connects all ranks; all ranks make
  * collective calls in the same order. A message from one rank to another uses a link on which only

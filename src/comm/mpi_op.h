@@ -69,8 +69,8 @@ typedef enum xd_exchange_kind {
 typedef struct xd_zero_copy xd_zero_copy; /* a view exchanged within the host (zero_copy.c) */
 typedef struct xd_mpi_op    xd_mpi_op;
 struct xd_mpi_op {
-    /* Neighbours in a linked list of operations. The list has either unused operations, or
-     * operations that have work to do between messages. */
+    /* Neighbours in a linked list of operations. The list contains either unused operations, or
+     * operations that must act between messages. */
     xd_mpi_op       *next, **at;
     xd_mpi_group    *g;
     int64_t          serial;
@@ -113,8 +113,8 @@ void       xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
 /* Returns a staging buffer, or NULL if the operation has failed. */
 char      *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);
 void       xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-/* Starts an operation. Returns the request with which the caller waits for operation j. Before, the
- * caller must post all messages of the operation's first phase. If j is NULL, the request reports a
+/* Starts an operation. Returns the request with which the caller waits for operation j. The caller
+ * must have posted all messages of the operation's first phase. If j is NULL, the request reports a
  * failure. */
 xd_req     xd_mpi_op_start(xd_mpi_op *j);
 

@@ -1,9 +1,9 @@
 /* inside.h - used only in src/convert: declares the plan of a model conversion (the output files
  * and their tensors), and the steps of the conversion.
  *
- * The plan of a conversion is made before anything is written. It describes every output file with
- * its header, so that the size of each file is known and files of an interrupted earlier run are
- * recognized. */
+ * The plan of a conversion is made before anything is written. The plan describes every output file
+ * with its header, so that the size of each file is known and files of an interrupted earlier run
+ * are recognized. */
 #ifndef XD_CONVERT_INSIDE_H
 #define XD_CONVERT_INSIDE_H
 
@@ -20,7 +20,8 @@ typedef struct xd_cvt_item { /* a tensor of the converted model */
     /* Index in the source files of a tensor that the component does not declare and that is
      * therefore copied unchanged; -1 for other tensors. */
     int64_t   raw;
-    /* Number of the tensor's group; all tensors of a group are in one file. */
+    /* Number of the group to which the tensor belongs; all tensors of a group are written to one
+     * file. */
     int       unit;
     /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) contains the
      * matrix's scales. */

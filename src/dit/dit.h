@@ -151,7 +151,7 @@ typedef struct xd_dit_info {
     int          linear; /* 1: attention over tokens is linear (xd_attn_linear) */
     /* Reason, as the end of a sentence that begins "the network", why each rank must compute the
      * whole network for all tokens; only guidance passes and images can then be split over ranks.
-     * NULL: blocks, tokens and features can be split. */
+     * If `whole` is NULL, blocks, tokens and features can be split over ranks. */
     const char  *whole;
     /* Width of a feed-forward layer that contains a convolution over the image tokens
      * (xd_conv_tokens); 0: the model has no such convolution. */
@@ -209,8 +209,9 @@ typedef struct xd_side {
     int         cell;
     void        (*read_pixels)(xd_exec *x, const xd_net *n, int i, xd_tensor rgb, xd_tensor out);
     /* Appends the config of the side network in a published weight file without config.json to b,
-     * as a JSON object; `transformer` is the transformer's config. Appends nothing for other files.
-     * If `describe` is NULL, a weight file needs a config.json in its folder. */
+     * as a JSON object; `transformer` is the transformer's config. If the file is not such a weight
+     * file, `describe` appends nothing. If `describe` is NULL, a weight file needs a config.json in
+     * its folder. */
     xd_status   (*describe)(const xd_source *file, const xd_json *transformer, xd_text_buf *b,
                             xd_err *e);
 } xd_side;
@@ -231,10 +232,11 @@ struct xd_dit {
      * popped first. */
     int            (*skip_from)(const void *cfg, int layer);
     /* `keep` and `read` make tensors that depend only on the text, such as the keys and values of
-     * cross-attention. These tensors are equal in all steps and patches. `keep` allocates the
-     * tensors in the arena, for the blocks of this pipeline stage; `read` computes the tensors once
-     * per request and guidance pass. If `keep` is NULL, the model has no such tensors, because text
-     * tokens pass through the blocks, or because only `cond` reads the text. */
+     * cross-attention. Tensors that depend only on the text are equal in all steps and patches.
+     * `keep` allocates the tensors in the arena, for the blocks of this pipeline stage; `read`
+     * computes the tensors once per request and guidance pass. If `keep` is NULL, the model has no
+     * such tensors, because text tokens pass through the blocks, or because only `cond` reads the
+     * text. */
     void           (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void           (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* Returns the hidden state, F32 [m,D], of a text prefix (xd_dit_info.prefix) whose tensors are

@@ -8,10 +8,11 @@
  * PipeFusion.
  *
  * A device whose memory the host cannot address may record the kernel launches of a forward pass,
- * and replay them later with the same tensor addresses. On such a device, the modulations of the
- * current step are copied to a fixed address before the forward pass. Before a forward pass, the
- * input rows are multiplied by all weight matrices that an earlier forward pass has used. During
- * the forward pass, they are multiplied only by the matrices that are used for the first time. */
+ * and replay them later with the same tensor addresses. On devices that record launches, the
+ * modulations of the current step are copied to a fixed address before the forward pass. Before a
+ * forward pass, the input rows are multiplied by all weight matrices that an earlier forward pass
+ * has used. During the forward pass, they are multiplied only by the matrices that are used for the
+ * first time. */
 #ifndef XD_DIT_MODS_H
 #define XD_DIT_MODS_H
 
@@ -34,12 +35,12 @@ typedef struct xd_mods {
     int       begin, n;
     int       row;  /* index of the current step's first row */
     int64_t   used; /* number of columns of `all` that are assigned to matrices */
-    /* `known` is the number of weight matrices to which columns of `all` are assigned, and
-     * `computed` is the number of these matrices whose modulations are computed. */
+    /* `known` is the number of weight matrices to which columns of the tensor `all` are assigned,
+     * and `computed` tells for how many of them the modulations are computed. */
     int       known, computed;
     int64_t   room;
-    /* Array of weight matrices, allocated for `room` elements. Each element consists of a weight
-     * matrix w and of `at`, the first column of its modulations in `all`. */
+    /* Array of weight matrices; memory is allocated for `room` elements. Each element consists of a
+     * weight matrix w and of `at`, the first column of its modulations in `all`. */
     struct xd_mod_columns {
         const xd_lin *w;
         int64_t       at;
@@ -57,8 +58,9 @@ void xd_mods_close(xd_mods *m);
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
                   const void *kept, const double *const time[2], int step, int end);
 
-/* Returns the input of the current step's modulations, [R,E] in the compute type. If x->mods is
- * set, returns rows of x->mods; otherwise calls the model's function `active`. */
+/* Returns the R input rows from which the current step's modulations are computed, [R,E] in the
+ * compute type. If x->mods is set, returns rows of x->mods; otherwise calls the model's function
+ * `active`. */
 xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept,
                         xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
                                             const void *kept));

@@ -24,7 +24,7 @@ typedef struct xd_sides {
 xd_status xd_sides_order(xd_sides *s, int nlayers, int n,
                          int (*before)(const void *cfg, int i, int layer), const void *cfg,
                          xd_err *e);
-/* Appends block `at` of network `net` to the order. */
+/* Appends block `at` of network `net` to the list of all networks' blocks in running order. */
 xd_status xd_sides_add(xd_sides *s, int net, int at, xd_err *e);
 
 /* Entries of a table of block kinds, one entry kind("controlnet.0"), kind("controlnet.1"), ... for

@@ -25,7 +25,7 @@ struct xd_engine {
     struct xd_lora_sets *sets;
     /* 1: the engine uses only this rank, with weights of another engine */
     int                  alone;
-    /* how the sizes of shards follow the ranks' speeds (xd_shares) */
+    /* how the tokens of an image are divided among ranks (xd_shares) */
     int                  balanced;
     xd_canceller         cancel; /* set by xd_cancel, from any thread */
     xd_logger log; /* logger of the thread that currently runs a function of this engine */

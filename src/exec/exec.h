@@ -50,8 +50,8 @@ typedef struct xd_near_args {
     xd_tensor   near;
 } xd_near_args;
 
-/* Hooks of one parallel method. A hook that is NULL stands for the hook of the next method on the
- * stack. */
+/* Hooks of one parallel method: functions that combine tokens of different ranks. A hook that is
+ * NULL stands for the hook of the next method on the stack. */
 struct xd_hooks {
     /* Computes the attention of this rank's tokens over all ranks' tokens: fills a->out (and
      * a->lse, the log-sum-exp of the scores). */
@@ -85,7 +85,7 @@ struct xd_hooks {
 extern const xd_hooks xd_hooks_local;
 
 /* Groups of image tokens that attend to each other: all tokens, the tokens of a frame, or the
- * tokens of all frames at one place (row and column). */
+ * tokens of all frames at one row and column. */
 typedef enum xd_group { XD_GROUP_NONE, XD_GROUP_FRAME, XD_GROUP_PLACE } xd_group;
 
 struct xd_exec {
@@ -107,7 +107,7 @@ struct xd_exec {
     int                 sp;    /* sequence rank to which the tokens belong */
     /* site: index of the current attention layer in the block */
     int                 step, pass, layer, site;
-    int                 exact; /* 1: the step is exact: it uses no stale data */
+    int                 exact; /* 1: the step is exact: it uses no values of earlier steps */
     /* groups of image tokens that attend to each other in the current attention */
     xd_group            group;
     int                 window_off; /* 1: the current attention ignores the attention window */
@@ -118,8 +118,9 @@ struct xd_exec {
     size_t              band;
     const xd_decoding  *decoding; /* further inputs of a VAE's decoder; NULL: zeros */
     const xd_canceller *cancel;   /* cancellation flag of the request, or NULL */
-    /* A callback that is called before every op. The callback receives the failure notices of other
-     * ranks, and sends a notice if this rank has failed. NULL: no callback is called. */
+    /* A callback that is called before every kernel operation. The callback receives the failure
+     * notices of other ranks, and sends a notice if this rank has failed. NULL: no callback is
+     * called. */
     void                (*watch)(void *watcher, xd_exec *x);
     void               *watcher;
     /* A callback that is called at intervals during a long computation, so that other engines can

@@ -2,9 +2,9 @@
  * a rank's weight matrix.
  *
  * The weight matrix that a rank computes with (the local matrix) can be fused from several matrices
- * of the checkpoint (its parts), and tensor parallelism can select some rows or columns of these
- * parts. Fusing and selecting are one operation, which copies the selected rows and columns of the
- * parts one after the other. */
+ * of the checkpoint, and tensor parallelism can select some of their rows or columns. Fusing and
+ * selecting are one operation, which copies the selected rows and columns of one checkpoint matrix
+ * after the other. */
 #ifndef XD_EXEC_GATHER_H
 #define XD_EXEC_GATHER_H
 
@@ -60,15 +60,16 @@ xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matri
 /* Returns 1 if all checkpoint matrices of the local matrix w are stored as integers that w uses
  * unconverted. Sets *turned to 1 if the file stores the rows of some of them in another order. */
 int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int *turned);
-/* Returns 1 if w has rows whose scales the device cannot compute. If xd_gather_needs_scales returns
- * 1, the complete matrix is packed at once. */
+/* Returns 1 if the quantized matrix w has rows whose scales the device cannot compute. If
+ * xd_gather_needs_scales returns 1, the complete matrix is packed at once. */
 int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
-/* Sets the row scales that the device cannot compute. If the inputs of a row are split over ranks,
- * the scale is computed from the complete row, so that all ranks quantize the row equally. Scales
- * that need not be computed are read from the file. If the device cannot compute the scales of some
- * rows of a matrix, the scales of all its rows are set. */
+/* Sets the scales of quantized rows that the device cannot compute. If the inputs of a row are
+ * split over ranks, the scale is computed from the complete row, so that all ranks quantize the row
+ * equally. Scales that need not be computed are read from the file. If the device cannot compute
+ * the scales of some rows of a matrix, the scales of all its rows are set. */
 void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather *from);
-/* Allocates the buffer for copied rows. Returns NULL if out of memory. */
+/* Allocates the buffer for rows that are copied from checkpoint matrices. Returns NULL if out of
+ * memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);
 /* Returns the bytes of memory for adding LoRA terms to the checkpoint matrices of a local matrix.
  * The memory suffices for all of them together, because all may be open at the same time. */
@@ -100,18 +101,18 @@ typedef struct xd_gather_piece {
 } xd_gather_piece;
 
 /* Divides rows [row, row + n) of the local matrix into pieces, each with the rows of one checkpoint
- * matrix. Returns the number of pieces. */
+ * matrix. Returns the number of pieces, each of which belongs to one checkpoint matrix. */
 int xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n, xd_gather_piece to[XD_MAXSEG]);
-/* Returns a view of the rows of piece `p`: of the mapped file or, if LoRA terms are added to the
- * rows, of a copy at `to`. */
+/* Returns a view of those rows of a checkpoint matrix that piece `p` contains: of the mapped file
+ * or, if LoRA terms are added to the rows, of a copy at `to`. */
 xd_tensor xd_gather_rows(xd_banding *b, const xd_gather_piece *p, char *to, int thread);
 /* Tells the weight source that the pages with the rows of piece p are no longer needed. */
 void      xd_gather_release(const xd_banding *b, const xd_gather_piece *p);
 /* Packs the bands with indices [begin, end) of a matrix. A band is a group of rows that are packed
  * together. `ctx` points to an xd_banding. */
 void      xd_gather_bands(void *ctx, int64_t begin, int64_t end, int thread);
-/* Opens the checkpoint tensor number i of a local matrix. Returns 0 if the tensor cannot be
- * opened. */
+/* Opens the checkpoint tensor number i of a local matrix. Returns 0 if the checkpoint tensor cannot
+ * be opened. */
 int       xd_gather_open(xd_decl *d, xd_banding *b, xd_fetched *f, int i, float gain);
 /* Releases the n checkpoint tensors of a local matrix after use. */
 void      xd_gather_close(xd_decl *d, xd_banding *b, xd_fetched *f, int n);

@@ -17,8 +17,8 @@ void  xd_upload(xd_exec *x, void *to, const void *from, size_t bytes);
 void  xd_download(xd_exec *x, void *to, const void *from, size_t bytes);
 /* Waits for all work that was queued on the device, and makes `bytes` bytes at the device address p
  * readable for the host. Returns p itself, or the address of a copy in host memory. Returns NULL if
- * the context has failed, or on a count device. End the access to device memory with
- * xd_host_close. */
+ * the context has failed, or on a count device, which computes nothing. End the access to device
+ * memory with xd_host_close. */
 void *xd_host_open(xd_exec *x, void *p, size_t bytes);
 /* Ends an access that xd_host_open began: copies the first `written` bytes back to the device if
  * `host` is a copy. `host` may be NULL, and is then ignored. */

@@ -39,8 +39,9 @@ void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char
  * and xd_load_fetch makes the elements in memory. xd_load_fetch decodes a tensor that is stored as
  * codes. Returns 0 if the tensor cannot be read. */
 int   xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f);
-/* Finds a tensor as xd_load_fetch does, but neither makes nor decodes elements. If weights are
- * random, sets f->t.p to NULL; the caller then makes the elements with xd_load_make. */
+/* Finds a tensor as xd_load_fetch does, but neither makes random elements nor decodes quantized
+ * ones. If weights are random, sets f->t.p to NULL; the caller then makes the elements with
+ * xd_load_make. */
 int   xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f);
 void  xd_load_release(xd_decl *d, xd_fetched *f);
 void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
@@ -65,7 +66,8 @@ void  xd_load_count_work(xd_decl *d, int slot, size_t bytes);
 /* ---- elements (elements.c) ------------------------------------------------------------------ */
 
 /* Converts elements [first, first + n) of a contiguous tensor in a file to type tt, multiplied by
- * `scale`. The tensor may be of a block type, and the range may begin or end within a block. */
+ * `scale`. The tensor may be of a GGUF block type, and the range of elements may begin or end
+ * inside a quantization block. */
 void xd_load_elements(void *to, xd_dtype tt, xd_tensor from, int64_t first, int64_t n, float scale);
 /* Returns the maximum magnitude of elements [first, first + n) of a tensor, times `scale`; NaN if
  * an element is not finite. */
@@ -73,17 +75,16 @@ float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
 
 /* ---- codes (codes.c) ----------------------------------------------------------------------- */
 
-/* Functions like xd_load_elements and xd_load_most, for a row of a tensor that is stored as
- * quantized codes. xd_load_decoded converts n elements of the row, and xd_load_decoded_most returns
- * the maximum magnitude of n elements. */
+/* Functions for a row of a tensor that is stored as quantized codes. xd_load_decoded converts n
+ * elements of the row, and xd_load_decoded_most returns the maximum magnitude of n elements. */
 void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, int64_t column,
                       int64_t n);
 float xd_load_decoded_most(const xd_coding *c, int64_t row, int64_t n);
-/* If the tensor f is stored as codes, sets f->codes, which tells how to decode the tensor. Returns
- * 0 if the codes cannot be decoded. */
+/* If the tensor f is stored as quantized codes, sets f->codes, which tells how to decode it.
+ * Returns 0 if the codes cannot be decoded. */
 int   xd_load_coding(xd_decl *d, xd_fetched *f, int rotated);
-/* Replaces a tensor that is stored as codes by its decoded elements. Returns 0 if the tensor cannot
- * be decoded. */
+/* Replaces a tensor that is stored as quantized codes by its decoded elements. Returns 0 if the
+ * tensor cannot be decoded. */
 int   xd_load_decode(xd_decl *d, xd_fetched *f);
 
 /* ---- sums (sums.c) ------------------------------------------------------------------------- */
@@ -92,16 +93,17 @@ int   xd_load_decode(xd_decl *d, xd_fetched *f);
  * suffix as in xd_load_name). */
 int    xd_sum_is(const xd_decl *d, const char *names, const char *suffix);
 /* Returns how many bytes of memory are needed to add a tensor's terms; 0 if the tensor has no
- * terms. If `whole` is 1, the number includes memory for all n elements of the sum in f32. */
+ * terms. If `whole` is 1, the number of bytes includes memory for all n elements of the sum in
+ * f32. */
 size_t xd_sum_bytes(const xd_decl *d, const char *names, const char *suffix, int64_t n, int whole);
 /* If the source adds terms to the tensor f, prepares these terms for xd_sum_add. Returns 0 if the
- * terms cannot be prepared. */
+ * terms to add to the tensor cannot be prepared. */
 int    xd_sum_open(xd_decl *d, xd_fetched *f, const xd_span *span, int n);
 void   xd_sum_add(const xd_decl *d, const xd_fetched *f, int64_t row, int64_t n, float *to,
                   int thread);
 void   xd_sum_close(const xd_decl *d, xd_fetched *f);
 /* If the source adds terms to the tensor f, replaces f by the sum of the stored tensor and all its
- * terms. Returns 0 if the sum cannot be computed. */
+ * terms. Returns 0 if the sum of the tensor and its added terms cannot be computed. */
 int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
@@ -162,8 +164,8 @@ void    xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
  * d->stays selects: because the file stores it as the integers of w, because a part of it has a
  * GGUF block type, or because all matrices stay. */
 int     xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m);
-/* For a matrix that stays as stored, xd_mat_count_stored and xd_mat_load_stored replace
- * xd_mat_count and xd_mat_load. */
+/* For a matrix that stays in its file as stored there, xd_mat_count_stored and xd_mat_load_stored
+ * replace xd_mat_count and xd_mat_load. */
 void    xd_mat_count_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 /* Returns 1 if matrix m, which will be quantized, is quantized to groups of four-bit integers. */

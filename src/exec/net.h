@@ -1,7 +1,7 @@
 /* net.h - defines a neural network, which has a config, weights outside the blocks, and a list of
  * blocks.
  *
- * Text encoders, transformers and VAEs are networks; each kind adds its own entry points. */
+ * Text encoders, transformers and VAEs are networks; each kind adds its own functions. */
 #ifndef XD_EXEC_NET_H
 #define XD_EXEC_NET_H
 
@@ -43,8 +43,8 @@ typedef struct xd_block { /* describes a kind of block of a network */
     void        (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 } xd_block;
 
-/* Definition of a registered network. An xd_net_def is the first member of xd_text, xd_dit and
- * xd_vae. */
+/* Definition of a kind of network, such as a certain text encoder. An xd_net_def is the first
+ * member of xd_text, xd_dit and xd_vae. */
 typedef struct xd_net_def {
     const char        *name; /* xdit's name of the network, for example "t5" */
     /* values of `_class_name` or `architectures` in a config that select this network */
@@ -68,16 +68,16 @@ typedef struct xd_net_def {
     const char        *unread[6];
     const xd_field    *fields; /* field table for reading config.json into the cfg struct */
     size_t             cfg_size, glob_size;
-    /* Function that is called after the table's fields are read, to read parts of the config that
-     * no table can describe, such as the configs of side networks. If `read` is NULL, the table
+    /* Function that is called after the table's fields are read, to read config values that no
+     * table can describe, such as the configs of side networks. If `read` is NULL, the table
      * describes the whole config. */
     xd_status          (*read)(void *cfg, const xd_json *obj, const char *what, xd_err *e);
     /* Function that is called after the config is read, to compute derived values, and to refuse
      * impossible or unsupported values with an error that names the config key. If `check` is NULL,
      * the config needs no check. */
     xd_status          (*check)(void *cfg, xd_err *e);
-    /* A function that returns the network's number of blocks. If `nlayers` is NULL, the network has
-     * no blocks. */
+    /* Function that returns the number of blocks of the network. If `nlayers` is NULL, the network
+     * has no blocks. */
     int                (*nlayers)(const void *cfg);
     const xd_block    *(*block)(const void *cfg, int layer);
     /* Returns 1 for a block that is never run (an idle block). Files contain the weights of idle
@@ -108,16 +108,16 @@ xd_status   xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, co
 void        xd_net_close(xd_net *n);
 /* Returns 1 if files may have a tensor of this name that the network does not read. */
 int         xd_net_unread(const xd_net_def *def, const char *name);
-/* Returns the number that block `layer` has in the names of its tensors. For example, block 19 of
- * the network may be "single_transformer_blocks.0". */
+/* Returns the number with which the tensor names of block `layer` begin in the checkpoint. For
+ * example, block 19 of the network may be "single_transformer_blocks.0". */
 int         xd_net_number(const xd_net *n, int layer);
 /* Declares weights to d: the network's weights outside the blocks, and the weights of the blocks of
  * this rank's pipeline stage. */
 xd_status   xd_net_visit(xd_net *n, xd_decl *d);
-/* Returns the weights of block `layer`. The caller may queue work with these weights until the next
- * call of xd_net_layer. Call xd_net_layer for all blocks of this rank's pipeline stage, in order,
- * because weights may be copied to the device just before they are used. To use the weights, call
- * xd_net_layer; n->layer itself may be read only for the shapes of weights. */
+/* Returns the weights of block `layer`. The caller may queue computations with these weights until
+ * the next call of xd_net_layer. Call xd_net_layer for all blocks of this rank's pipeline stage, in
+ * order, because weights may be copied to the device just before they are used. To use the weights,
+ * call xd_net_layer; n->layer itself may be read only for the shapes of weights. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void        xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);

@@ -175,7 +175,7 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
 xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
                            int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
-/* The following ops work on images, up to xd_enlarge. An image is a tensor [T,H,W,C], channels
+/* The functions from here to xd_enlarge compute on images. An image is a tensor [T,H,W,C], channels
  * last; H counts only the pixel rows of this rank. Functions whose names end in _into write to
  * `out`, which has the shape of the result and type F32 or x->act. The residual of a convolution
  * and the input of a norm may be the tensor `out` itself. */
@@ -188,11 +188,11 @@ typedef struct xd_conv_options {
 void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                     const xd_conv_options *o);
 /* Computes a 3D convolution with a kernel of kt frames and stride 1; `in` has kt - 1 more frames
- * than `out`. Each frame of `in` is padded at its edges, so that the frames of `out` have as many
- * rows and columns as the frames of `in`. */
+ * than `out`. Frames of `in` are padded at their edges, so that frames of `out` have as many rows
+ * and columns as frames of `in`. */
 void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor residual);
-/* Computes a convolution without messages between ranks. All rows that xd_conv_rows_into reads must
- * be in `in`. */
+/* Computes a convolution without messages between ranks. The tensor `in` must contain all rows that
+ * xd_conv_rows_into reads. */
 void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                        const xd_conv_options *o);
 /* Gets halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's rows
@@ -200,11 +200,11 @@ void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
  * that split the image's rows. */
 typedef struct xd_halo { xd_tensor above, below; } xd_halo;
 xd_halo xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
-/* Functions that compute a group norm in two steps, for an image that is normalized in parts.
+/* Compute a group norm in two steps, for an image that is normalized region by region.
  * xd_group_sums computes the sums over all of `in` [T,H,W,C] and over the ranks that split its
- * rows; xd_group_apply_into then normalizes any part. If a->scale and a->shift, [t,h,w,C] F32, are
- * not absent, the norm is multiplied by a->scale, and a->shift is added, before silu. Each position
- * of a->scale and a->shift is used for T/t frames, H/h rows and W/w columns of `in`.
+ * rows; xd_group_apply_into then normalizes any region. If a->scale and a->shift, [t,h,w,C] F32,
+ * are not absent, the norm is multiplied by a->scale, and a->shift is added, before silu. Each
+ * position of a->scale and a->shift is used for T/t frames, H/h rows and W/w columns of `in`.
  * xd_group_apply_into sets a->sums, a->groups and a->count itself. */
 typedef struct xd_gsum {
     xd_tensor sums;

@@ -31,9 +31,9 @@ void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, 
 void      xd_reader_past(const xd_reader *r, int64_t row, int64_t n);
 
 /* Returns 1 if the tensor is stored in the format of packed matrices: with elements of this type
- * (I8, F8E4M3) and a scale per row or per tensor. After xd_reader_rows has read a row x of such a
- * tensor as f32, xd_reader_codes converts x back to the stored 8-bit elements and returns the row's
- * scale. */
+ * (I8, F8E4M3) and a scale per row or per tensor. After xd_reader_rows has read a row x of a tensor
+ * that is stored in this format, xd_reader_codes converts x back to the stored 8-bit elements and
+ * returns the row's scale. */
 int   xd_reader_keeps(const xd_reader *r, xd_dtype type);
 float xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to);
 /* Returns 1 if the tensor is stored as Q4_0 blocks whose rows were rotated in groups of `rotate`
@@ -41,10 +41,10 @@ float xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to)
 int   xd_reader_fours(const xd_reader *r, int64_t rotate, const void **at);
 
 /* Quantizes a row of n values to type I8 or F8E4M3 on the host, bit-identical to the devices'
- * quantization (backend/backend.h). Returns the scale of the row. */
+ * quantization (backend/backend.h). Returns the scale of the quantized row. */
 float   xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to);
 /* Quantizes a complete row of n values to XD_Q4_0 blocks. If `rotate` is not 0, the row is first
- * rotated in groups of `rotate` values. Rotating the row changes the array x. */
+ * rotated in groups of `rotate` values (xd_rotation). Rotating the row changes the array x. */
 void    xd_quantize_fours(float *x, int64_t n, int64_t rotate, void *to);
 /* Returns the group size in which rows with `in` columns are rotated, or 0 if they are not
  * rotated. */

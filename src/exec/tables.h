@@ -9,8 +9,8 @@
 
 #include "exec/exec.h"
 
-/* Key of a table in the cache of tables. A cached table is used again if the key, the shape and the
- * patch of tokens are equal. Unused members of the key are NULL. */
+/* Key by which the cache finds a table. A cached table is used again if the key, the shape and the
+ * patch of tokens are equal. Members of the key that a table does not need are NULL. */
 typedef struct xd_table_key {
     const void *of;                             /* weight or text on which the table depends */
     void        (*fill)(void *ctx, float *buf); /* function that writes the values of the table */

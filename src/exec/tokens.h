@@ -3,8 +3,8 @@
  * All tokens that the transformer's blocks compute are one sequence of six streams: leading tokens,
  * text, padding, reference images, image, audio. In each patch of PipeFusion, each
  * sequence-parallel rank holds one span of the tokens of each stream (xd_own). Every rank can
- * compute which tokens the other ranks hold. Numbers of tokens are therefore never sent, and need
- * not be equal. */
+ * compute which tokens the other ranks hold. The ranks therefore never send each other their
+ * numbers of tokens, which may differ. */
 #ifndef XD_EXEC_TOKENS_H
 #define XD_EXEC_TOKENS_H
 
@@ -42,23 +42,24 @@ typedef struct xd_layout {
     int            txt_patch; /* patch that contains the leading, text and padding tokens */
     /* 1: the last patch contains all reference image tokens and no other tokens. */
     int            refs_apart;
-    /* 1: tokens of reference images attend only to one another, and have timestep 0. Their hidden
-     * states then do not depend on the step. */
+    /* 1: tokens of reference images attend only to one another, and have timestep 0. The hidden
+     * states of these tokens then do not depend on the step. */
     int            refs_alone;
     /* Sizes of the reference images in tokens (borrowed). The stream XD_REF consists of the tokens
      * of all reference images, one image after the other. */
     int            nrefs;
     const xd_grid *refs;
-    /* Sizes of uneven shards as cumulative sums (borrowed); NULL: even shards. The first i of nsp
-     * sequence ranks together have share[i] / share[nsp] of the tokens of every patch. The first u
-     * of U Ulysses ranks together have heads[u] / heads[U] of the attention heads. */
+    /* Sizes of the ranks' uneven shares of the tokens, as cumulative sums (borrowed); NULL: the
+     * shares are equal. The first i of nsp sequence ranks together have share[i] / share[nsp] of
+     * the tokens of every patch. The first u of U Ulysses ranks together have heads[u] / heads[U]
+     * of the attention heads. */
     const int64_t *share, *heads;
 } xd_layout;
 
 /* Returns the i-th of n nearly equal parts of a span. */
 xd_span xd_cut(xd_span whole, int i, int n);
-/* Divides a span into n consecutive parts, and returns part i. The first i parts together contain
- * at[i] / at[n] of the span. If `at` is NULL, the parts are nearly equal. */
+/* Divides a span into n consecutive parts, and returns part i. All parts before part i together
+ * contain the fraction at[i] / at[n] of the span. If `at` is NULL, the parts are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
 /* Returns the span of stream s that one sequence rank holds in one patch. All leading, text and
  * padding tokens are in patch l->txt_patch. */

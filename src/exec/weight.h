@@ -26,15 +26,17 @@ typedef struct xd_lin { /* this rank's shard of a linear layer y = x w^T + b */
     xd_tensor  b; /* [out] F32, or absent */
     xd_split   split;
     int        nseg;
-    int64_t    seg[XD_MAXSEG]; /* widths of the parts of a fused layer's output on this rank */
+    /* widths, on this rank, of the tensors of which a fused layer's output consists */
+    int64_t    seg[XD_MAXSEG];
     /* number of inputs that are rotated together before the layer multiplies them; 0: no
      * rotation */
     int64_t    rotate;
     /* 0: the weight w is packed when loaded. Above 0: w stays as stored in its file, and each GEMM
      * packs `group` rows at a time. */
     int64_t    group;
-    size_t     copy;   /* bytes of the scratch buffer in which `group` rows are packed */
-    xd_stored *stored; /* the stored matrix from which rows are packed; NULL on a count device */
+    size_t     copy; /* bytes of the scratch buffer in which `group` rows are packed */
+    /* the stored matrix from which rows are packed; NULL on a device that only counts memory */
+    xd_stored *stored;
 } xd_lin;
 
 typedef struct xd_cnv { /* weights of a convolution */
@@ -51,9 +53,11 @@ typedef struct xd_decl xd_decl;
  * returns one of the output tensors. */
 typedef struct xd_linear_spec {
     int64_t        in, out;
-    int            nparts; /* number of parts of the input; 0: one part of width `in` */
+    /* number of tensors that are concatenated to the input; 0: one tensor of width `in` */
+    int            nparts;
     const int64_t *parts;
-    int            nouts; /* number of parts of the output; 0: one part of width `out` */
+    /* number of tensors of which the output consists; 0: one tensor of width `out` */
+    int            nouts;
     const int64_t *outs;
     xd_split       split;
     /* The layer is split only at multiples of `unit`, such as the features per head; 0 means 1. */
@@ -72,12 +76,13 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
  * alternative names separated by "|", of which the first one in the checkpoint is used. */
 typedef struct xd_fused_spec {
     int                n;
-    const char *const *names; /* [n] names of the parts in the checkpoint */
+    const char *const *names; /* [n] names of the fused layers in the checkpoint */
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
-    /* Tensor parallelism splits a part only at multiples of this number of features. */
+    /* Tensor parallelism splits the outputs of each fused layer only at multiples of this number of
+     * features. */
     int64_t            unit;
-    /* [n]: `unit` for each part; NULL: all parts have the same `unit` */
+    /* [n]: value of `unit` for each fused layer; NULL: all layers use `unit` */
     const int64_t     *units;
     int                bias;
 } xd_fused_spec;
@@ -90,7 +95,8 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
                     int bias);
 
 /* Declares a convolution with the kernel "NAME.weight" [out, in, (kt,) (kh,) kw] and the bias
- * "NAME.bias" [out]. A convolution of single channels (`outs`) has one group for each channel. */
+ * "NAME.bias" [out]. A convolution of single channels (with `outs` set) has one group for each
+ * channel. */
 typedef struct xd_conv_spec {
     int64_t        out, in; /* in: number of input channels of one group */
     int            groups;  /* number of groups of channels; 0 means 1 */
@@ -140,8 +146,8 @@ void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_
  * number of columns, such as [1, rows, cols]. */
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 
-/* Declares a tensor that files contain but that no network reads. It is only listed, and only if
- * d->whole is 1. */
+/* Declares a tensor that files contain but that no network reads. An unread tensor is only listed,
+ * and only if d->whole is 1. */
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
 /* Declares the unread tensors of a layer or norm: NAME.weight and, with shape[0] elements,
  * NAME.bias. */
@@ -200,9 +206,9 @@ struct xd_coding {
     int64_t     first, turn, rows;
 };
 
-/* A weight source: functions that return tensors by name. `has` returns 0 if there is no tensor of
- * this name. `get` returns a view of a tensor in host memory, contiguous but possibly unaligned,
- * and valid until `done`. */
+/* A weight source: functions that return tensors by name. The function `has` returns 0 if there is
+ * no tensor of this name. `get` returns a view of a tensor in host memory, contiguous but possibly
+ * unaligned, and valid until `done`. */
 typedef struct xd_source {
     /* Finds the tensor and sets *shape to its shape and type, without reading the tensor. */
     int                   (*has)(void *self, const char *name, xd_tensor *shape);
@@ -320,8 +326,8 @@ struct xd_decl {
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
-/* Allocates device memory for a weight. Returns NULL if out of memory. Sets *mine to 1 if this
- * process loads the weight, 0 if another process does. */
+/* Allocates device memory for one weight of the store. Returns NULL if out of memory. Sets *mine to
+ * 1 if this process loads the weight, or to 0 if another process loads it. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* Makes the store allocate later weights in a region of memory that `parts` processes share and
  * that the caller owns. Weights follow each other in the region, at multiples of XD_ALIGN. Each

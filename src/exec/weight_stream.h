@@ -34,8 +34,8 @@ typedef struct xd_stream_plan { /* tells which blocks are streamed; {0}: no bloc
     int    slots, streamed;
     size_t slot;     /* bytes of a slot, which holds the weights of one block */
     size_t resident; /* bytes of weights that stay on the device */
-    /* Bytes of the weights of all streamed blocks: the size of the pinned host memory, and the
-     * bytes that one pass through the network copies to the device. */
+    /* Bytes of the weights of all streamed blocks, which is the size of the pinned host memory and
+     * the number of bytes that each evaluation of the network copies to the device. */
     size_t host;
 } xd_stream_plan;
 
@@ -46,7 +46,7 @@ size_t xd_stream_plan_bytes(const xd_stream_plan *p, const xd_block_sizes *w);
  * the weights to fit. If `all` is 1, streams every block. Returns 0 if no plan fits into the
  * memory; *p is then the plan that needs the least memory. */
 int    xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all);
-/* Returns 1 if the plan streams block i of n. */
+/* Returns 1 if the plan p streams block i of n blocks. */
 int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
 
 typedef struct xd_weight_stream xd_weight_stream;
@@ -73,14 +73,14 @@ xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
 /* Call xd_weight_stream_enter before the weights of a block are loaded with d, and
- * xd_weight_stream_leave after the block is loaded. The weights of the block are loaded into its
- * slot and copied to host memory, or stay in files. If another process loads the block, only the
- * addresses of the block's weights are set. */
+ * xd_weight_stream_leave after the block is loaded. The weights of a streamed block are loaded into
+ * its slot and copied to host memory, or stay in files. If another process loads the block, only
+ * the addresses of the block's weights are set. */
 void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
 void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);
-/* Call xd_weight_stream_begin before work on a block is queued. Makes the work wait for the block's
- * weights, and begins to fetch the weights of the next blocks. Call xd_weight_stream_begin for all
- * blocks in order, in every pass through the network. */
+/* Call xd_weight_stream_begin before work on a block is queued. Makes the block's computation wait
+ * for its weights, and begins to fetch the weights of the next blocks. Call xd_weight_stream_begin
+ * for all blocks in order, in every evaluation of the network. */
 void      xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer);
 
 #endif

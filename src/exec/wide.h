@@ -26,7 +26,7 @@ typedef struct xd_turn { xd_tensor cos, sin; } xd_turn;
  * per token, one column for each of the tensors in[0..k). Returns an absent tensor if this rank
  * holds all heads. The call is collective over the ranks that split the heads. */
 xd_tensor xd_wide_factors(xd_exec *x, const xd_wide *w, const xd_tensor *in, int k);
-/* Returns the column of `factors` for tensor i. */
+/* Returns the column of `factors` that corrects the norms of tensor i. */
 xd_tensor xd_wide_factor(xd_tensor factors, int i);
 typedef struct xd_wide_how {
     xd_tensor gain; /* gain of the norm, [dim] */

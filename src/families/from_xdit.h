@@ -62,7 +62,7 @@ typedef struct xd_xdit_model {
     /* 1: xDiT splits the tokens over ranks without padding them to equal parts. */
     int         unpadded;
     int         text_rows; /* video model: number of text tokens; 0: unknown */
-    /* Substrings of the names of models whose patches cover two frames. */
+    /* Substrings of the names of models whose tokens cover two frames. */
     const char *frame_pairs;
     /* Default number of steps and guidance scale in xDiT's runner; NULL: the recipe's default. */
     const char *steps, *guidance;
@@ -86,9 +86,9 @@ typedef struct xd_xdit_net { /* properties of a transformer, found by model name
  * Face Hub (`repo`). */
 typedef struct xd_xdit_name { const char *name, *repo; } xd_xdit_name;
 
-/* The xDiT tables of one family. Each table ends with a row whose first value is NULL; a NULL
- * pointer is an empty table. The row for a model is the first one whose `name` is a substring of
- * the model's name. */
+/* Tables about xDiT's support for the models of one family. Each table ends with a row whose first
+ * value is NULL; a NULL pointer is an empty table. The row for a model is the first one whose
+ * `name` is a substring of the model's name. */
 typedef struct xd_xdit_rows {
     const xd_xdit_model *models;
     const xd_xdit_net   *nets;

@@ -1,5 +1,5 @@
-/* help.h - returns the parts of help texts and messages that depend on the recipes and examples of
- * the model families.
+/* help.h - returns texts for help and messages that depend on the recipes and examples of the model
+ * families.
  *
  * The command-line program also includes help.h (tests/style/layers.py allows it). */
 #ifndef XD_FAMILIES_HELP_H

@@ -23,15 +23,15 @@ typedef enum xd_swap {
 
 /* A stem is a rule for the end of a tensor's name: the part after the beginning that a scope
  * matches. In a stem, `want` is the end of the declared name, and `have` the end of the name in the
- * file. Both are complete ("attn.norm_q.weight"), or lack a final ".weight" or ".bias". The rows of
- * the file's tensor are split into `of` equal parts, of which parts [at, at + n) are used. If `of`
- * is 0, all rows are used; if also n is above 0, a tensor of one extent is split into n rows of
- * equal length. XD_SWAP_ALWAYS: the file's tensor has the second half of the rows first.
- * XD_SWAP_LAST: only the tensor of the last block has the second half first. XD_SWAP_QUERIES,
- * XD_SWAP_KEYS: in each attention head, the file's rows alternate between the first and the second
- * half of the head, so the two rows that RoPE rotates together are neighbours. The number of
- * attention heads follows from the file's metadata. XD_SWAP_SIDES: the file's matrix is
- * transposed. */
+ * file. `want` and `have` of a stem are complete ("attn.norm_q.weight"), or both lack a final
+ * ".weight" or ".bias". The rows of the file's tensor are split into `of` equal parts, of which
+ * parts [at, at + n) are used. If `of` is 0, all rows are used; if also n is above 0, a tensor of
+ * one extent is split into n rows of equal length. XD_SWAP_ALWAYS: in the file's tensor, the second
+ * half of the rows comes first. XD_SWAP_LAST: as XD_SWAP_ALWAYS, but only in the tensor of the last
+ * block. XD_SWAP_QUERIES, XD_SWAP_KEYS: in each attention head, the file's rows alternate between
+ * the first and the second half of the head, so the two rows that RoPE rotates together are
+ * neighbours. The number of attention heads follows from the file's metadata. XD_SWAP_SIDES: the
+ * file's matrix is transposed. */
 typedef struct xd_stem {
     const char *want, *have;
     int         at, n, of;
@@ -76,13 +76,13 @@ typedef struct xd_key_map {
 /* Prefixes that a VAE's tensor names may have in a file. */
 #define XD_VAE_PREFIXES { "", "first_stage_model.", "vae." }
 
-/* A row of a table of module names in LoRA files. `from` is the name of a module in a LoRA file,
- * with _ in place of dots; `to` is the name of the model's module. In `from` and `to`, # stands for
- * a number. If several rows of the table have the same `from`, the first one whose modules exist in
- * the model is used. If `to` names several modules, separated by spaces, the LoRA's module contains
- * the rows of these modules, one after the other. A ~ in `to` before a modulation module with two
- * outputs means that the order of shift and scale is reversed, as in AdaLayerNormContinuous of
- * diffusers, where the scale comes first. */
+/* A row of a table that maps module names in LoRA files to module names of the model. `from` is the
+ * name of a module in a LoRA file, with _ in place of dots; `to` is the name of the model's module.
+ * In the names `from` and `to`, # stands for a number. If several rows of the table have the same
+ * `from`, the first one whose modules exist in the model is used. If `to` names several modules,
+ * separated by spaces, the LoRA's module contains the rows of these modules, one after the other. A
+ * ~ in `to` before a modulation module with two outputs means that the order of shift and scale is
+ * reversed, as in AdaLayerNormContinuous of diffusers, where the scale comes first. */
 typedef struct xd_lora_name { const char *from, *to; } xd_lora_name;
 
 #endif

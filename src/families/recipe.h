@@ -60,8 +60,8 @@ typedef struct xd_text_use { /* description of one text encoder of a pipeline */
     const char *frame;
     int         left; /* 1: padding is before the text (with `masked`) */
     /* Number of the template's token ids before the prompt whose rows are removed from the
-     * encoder's output. `pad` and max_sequence_length do not count these ids. If `left` is 1,
-     * `drop` must be 0. */
+     * encoder's output. Template ids that `drop` counts are not included in `pad` and
+     * max_sequence_length. If `left` is 1, `drop` must be 0. */
     int         drop;
     /* 1: truncating a text that is too long removes only ids of the prompt and keeps the template's
      * ids after the prompt. 0: truncation removes the end of the complete text. */
@@ -95,7 +95,8 @@ typedef struct xd_text_use { /* description of one text encoder of a pipeline */
     const char *processor; /* folder of the image processor's config */
     /* Above 0: the template includes the request's image, whose rows come before the rows of the
      * text. Only the row of every image_every[0]-th image token is used or, for a negative prompt,
-     * of every image_every[1]-th image token. A negative prompt is encoded with a black image. */
+     * of every image_every[1]-th image token. A negative prompt is encoded together with a black
+     * image in place of the request's image. */
     int         image_every[2];
     /* `cut` is the number of the template's token ids after the prompt whose rows are removed, and
      * `tail` is the number of ids after them, whose rows are kept. If a text is truncated, the rows
@@ -107,15 +108,15 @@ typedef struct xd_text_use { /* description of one text encoder of a pipeline */
     /* 1: the encoder belongs to a prior network (for image variation), whose directory an option
      * gives, and has no tokenizer. The first encoder of a prior reads the request's redux_images,
      * and the second one turns its output into rows of a prompt's embedding. Embeddings of negative
-     * prompts have no such rows. */
+     * prompts have no rows from a prior network. */
     int         prior;
 } xd_text_use;
 
-/* When a pipeline passes its own noise levels (sigmas) to its scheduler. They go from 1 to 1/steps
- * in equal steps. XD_OWN_NONE: never, because the scheduler computes the noise levels;
- * XD_OWN_ALWAYS: always; XD_OWN_BUT_FLOW: unless the scheduler config has use_flow_sigmas;
- * XD_OWN_BUT_FLOW_TEXT: unless the scheduler config has use_flow_sigmas and denoising starts from
- * text alone. */
+/* When a pipeline passes its own noise levels (sigmas) to its scheduler. A pipeline's own noise
+ * levels go from 1 to 1/steps in equal steps. XD_OWN_NONE: never, because the scheduler computes
+ * the noise levels; XD_OWN_ALWAYS: always; XD_OWN_BUT_FLOW: unless the scheduler config has
+ * use_flow_sigmas; XD_OWN_BUT_FLOW_TEXT: unless the scheduler config has use_flow_sigmas and
+ * denoising starts from text alone. */
 typedef enum xd_own_sigmas {
     XD_OWN_NONE,
     XD_OWN_ALWAYS,
@@ -302,8 +303,8 @@ typedef struct xd_recipe {
     /* 1: the latents of a first frame that stays fixed (XD_ROLE_HELD) are a random sample of the
      * VAE's Gaussian, drawn before the noise. 0: they are the Gaussian's mean. */
     int                     samples_held;
-    /* Above 0: denoising starts from the noise times noise_share, plus the image's latents (the
-     * same in all frames) times 1 - noise_share. */
+    /* Above 0: denoising starts from the noise times noise_share, plus the image's latents (equal
+     * for all frames) times 1 - noise_share. */
     double                  noise_share;
     /* Above 0: the transformer separates the image into layers, and this is their default number.
      * The latents then consist of a frame for the complete image, which is not decoded, and one
@@ -321,8 +322,8 @@ typedef struct xd_recipe {
      * reference images, from the initial image; the transformer also reads sampled latents of the
      * reference image. */
     int         inpaints_reference;
-    /* Default area of a reference image in pixels (a request may set max_area); 0: reference_size
-     * sets the area. */
+    /* Default area in pixels to which reference images are resized (a request may set max_area); 0:
+     * the function reference_size sets the area. */
     int64_t     reference_area;
     int         auto_resizes; /* 1: the request's no_auto_resize turns reference_size off */
     /* Replaces the size of a reference image in pixels by the size to which the image is resized.

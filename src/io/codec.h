@@ -38,7 +38,7 @@ typedef struct xd_codec {
      * is NULL if images of this format are read but not written; the list `tails` is then empty. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
                        xd_err *e);
-    /* Returns 1 if the first bytes of a file are those of this format. */
+    /* Returns 1 if the first bytes of a file show that it has this image format. */
     int       (*is)(const uint8_t *data, size_t len);
     /* Decodes a file's bytes to p->rgb, which is malloc'ed. path: name of the file in errors. */
     xd_status (*read)(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e);

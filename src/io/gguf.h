@@ -22,9 +22,10 @@ typedef struct xd_gguf_tensor {
 typedef struct xd_gguf {
     xd_gguf_tensor *t;
     int64_t         n;
-    /* [2 nmeta]: metadata keys, each followed by its value. Numbers in the metadata are stored as
-     * decimal text. Metadata values that are arrays are not stored. The metadata array with the key
-     * "comfy.gguf.orig_shape.NAME" is used as the shape of the tensor NAME. */
+    /* [2 nmeta]: list of the file's metadata keys, each followed by its value. Numbers in the
+     * metadata are stored as decimal text. Metadata values that are arrays are not stored. The
+     * metadata array with the key "comfy.gguf.orig_shape.NAME" is used as the shape of the tensor
+     * NAME. */
     char          **meta;
     int             nmeta;
 } xd_gguf;

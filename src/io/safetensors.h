@@ -71,9 +71,9 @@ const char *xd_st_path(const xd_st *s); /* returns the path of the first file */
 /* Returns 1 if the file is GGUF, so that xd_st_meta may return numbers as decimal text. */
 int         xd_st_is_gguf(const xd_st *s);
 
-/* Writes a safetensors file atomically, with n host tensors of any strides. Floating-point types
- * are converted to f32 unless `keep` is 1. `meta` is NULL, or a list of metadata keys, each
- * followed by its value, with NULL at the end. */
+/* Writes a safetensors file atomically, with n host tensors of any strides. Elements of
+ * floating-point types are converted to f32 unless `keep` is 1. `meta` is NULL, or a list of
+ * metadata keys, each followed by its value, with NULL at the end. */
 typedef struct xd_st_item {
     const char *name;
     xd_tensor   t;
@@ -81,8 +81,9 @@ typedef struct xd_st_item {
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);
 /* xd_st_header appends the JSON header of a safetensors file in which the tensors of `h` keep their
- * element types. The file begins with the size of the header (8 bytes, made by xd_st_size). After
- * the size comes the header, padded so that the tensors' data begin at a multiple of `align`. */
+ * element types. The file begins with the size of the header (8 bytes, made by xd_st_size). The
+ * second item of the file is the header, padded so that the tensors' data begin at a multiple of
+ * `align`. */
 enum { XD_ST_SIZE = 8 };
 typedef struct xd_st_head {
     const xd_st_item  *items;

@@ -27,7 +27,8 @@ xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_t
                          xd_err *e);
 /* Returns 1 if the file name extension of `path` belongs to a video format that can be written. */
 int       xd_video_known(const char *path);
-/* Loads the libraries for the video format of `path`, and checks that the format can be written. */
+/* Loads the libraries for the video format of the file name `path`, and checks that this format can
+ * be written. */
 xd_status xd_video_ready(const char *path, xd_err *e);
 
 /* Converts frames per second to a fraction *num / *den: an integer, an NTSC rate (29.97 becomes

@@ -27,7 +27,7 @@ typedef enum xd_kind {
  * networks and latent upsamplers is included in the VAE's. */
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
-/* If the files of a component have fewer bytes than this, no readahead thread is started. */
+/* Minimum size in bytes of a component's files for which a readahead thread is started. */
 enum { XD_PREFETCH_MIN = 32 << 20 };
 
 typedef struct xd_weight_group { /* share group: ranks of one host that share a copy of their
@@ -80,7 +80,7 @@ typedef struct xd_weights {
  * on a count device (a device that counts bytes and computes nothing). All sizes are 0 until they
  * are counted. */
 typedef struct xd_weight_counts {
-    xd_net  shadow; /* the network of the component, opened on a count device */
+    xd_net  shadow; /* the component's network, opened on a device that only counts memory */
     size_t  packed; /* bytes of the loaded weights */
     /* bytes of the weights in a region of shared memory, with the gaps between weights */
     size_t  block_bytes;
@@ -156,8 +156,8 @@ xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind
 xd_status xd_component_open_described(xd_component *p, const char *name, const char *file,
                                       const char *slot, const xd_vae_info *own, xd_err *e);
 /* Sets the component's weight source, which must return tensors by their declared names.
- * xd_component_source compares the source's tensors with the declared ones. *src is copied, but its
- * pointers are borrowed. */
+ * xd_component_source compares the source's tensors with the declared ones. *The struct *src is
+ * copied, but its pointers are borrowed. */
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);
 /* Sets p->class_name from _class_name or architectures in the config or, if the config has neither,
  * to `hint`. */
@@ -223,10 +223,10 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 void xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
- * nothing if the weights are loaded. On a count device, xd_component_load only exchanges the status
- * of the share group. xd_component_load is collective over the component's share group. If `share`
- * is 1 (only for random weights), all transformer blocks of one kind use the memory of the first
- * such block. */
+ * nothing if the weights are loaded. On a count device, which computes nothing, xd_component_load
+ * only exchanges the status of the share group. xd_component_load is collective over the
+ * component's share group. If `share` is 1 (only for random weights), all transformer blocks of one
+ * kind use the memory of the first such block. */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status before the
  * call; if a rank of the share group has failed before, no rank of the group loads weights. */
@@ -235,9 +235,10 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
 
 /* Starts a thread that reads at most `most` bytes of the component's files into the page cache,
  * before the component is loaded. The readahead thread reads the bytes that this rank will load. In
- * a share group, only the first rank has such a thread, which reads the bytes that all ranks of the
- * group will load. If the files are too small for a thread to save time, no thread is started. The
- * readahead thread stops when the component is loaded or dropped. count: a count device. */
+ * a share group, only the first rank has a readahead thread, which reads the bytes that all ranks
+ * of the group will load. If the files are too small for a thread to save time, no thread is
+ * started. The readahead thread stops when the component is loaded or dropped. count: a device that
+ * only counts memory. */
 void   xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                              const xd_canceller *cancel);
 void   xd_component_prefetch_end(xd_component *p);
@@ -298,7 +299,8 @@ xd_status xd_component_share(xd_component *p, xd_err *e);
 void      xd_component_follow(xd_component *p, const xd_component *of);
 void      xd_component_unshare(xd_component *p);
 /* Completes `p`, a copy of an open component's struct, to a component that only counts memory: it
- * loads no weights, is not split over ranks, and has no files. `p` borrows the network's config. */
+ * loads no weights, is not split over ranks, and has no files. The component `p` borrows the
+ * network's config. */
 xd_status xd_component_fork(xd_component *p, xd_err *e);
 void      xd_component_unfork(xd_component *p);
 

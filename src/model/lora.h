@@ -6,9 +6,9 @@
  * up * down (https://arxiv.org/abs/2108.06098), LoKr files a Kronecker product
  * (https://arxiv.org/abs/2309.14859). If the file has magnitudes (DoRA,
  * https://arxiv.org/abs/2402.09353), each row of the changed weight is then rescaled so that the
- * row's norm equals its magnitude. LoRA files are opened and checked with the model. The matrices
- * of LoRA files become terms of the component's weight source (xd_source_sums): while the rows of a
- * weight are rearranged for the kernels, the terms are added in f32, before rounding or
+ * row's norm equals its magnitude. LoRA files are opened and checked when the model is opened. The
+ * matrices of LoRA files become terms of the component's weight source (xd_source_sums): while the
+ * rows of a weight are rearranged for the kernels, the terms are added in f32, before rounding or
  * quantization, and only for the columns of this rank. Because the terms are added to the weights
  * themselves, LoRA works with every parallel plan.
  *
@@ -40,10 +40,10 @@ xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m
 xd_status xd_loras_channels(const xd_lora *asked, int n, xd_model *m, int64_t *channels, xd_err *e);
 void      xd_loras_close(xd_loras **l);
 /* Returns 1 if `l` consists of exactly the n LoRA files of `asked`, with equal scales and in the
- * same order. If l is NULL, it has no files. */
+ * same order. An `l` that is NULL stands for an empty list of LoRA files. */
 int       xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n);
-/* Returns 1 if the LoRA files change this part of the model: part 0 is the transformer, part 1 + k
- * is text encoder k. */
+/* Returns 1 if the LoRA files change component number `part` of the model: 0 is the transformer, 1
+ * + k is text encoder k. */
 int       xd_loras_change(const xd_loras *l, int part);
 /* Returns the open LoRA file i, or NULL after the last one. */
 const struct xd_st *xd_loras_file(const xd_loras *l, int i);
@@ -57,8 +57,8 @@ void     xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
 uint64_t xd_loras_hash(const xd_loras *l, uint64_t h);
 /* Append the list of LoRA files to a buffer. xd_loras_json appends JSON, `, "MEMBER": [{"path":
  * ..., "scale": ...}]`; xd_loras_text appends text, `, LoRA: "name:scale"`. If there are no LoRA
- * files, both functions append nothing. If omit_folders is 1, file names are written without
- * folders. */
+ * files, xd_loras_json and xd_loras_text append nothing. If omit_folders is 1, file names are
+ * written without folders. */
 void     xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
 void     xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
@@ -87,7 +87,7 @@ typedef enum xd_lora_slot {
     XD_LORA_KRON_2,
     XD_LORA_KRON_2A,
     XD_LORA_KRON_2B,
-    /* DoRA: the norms of the weight's rows, [out], possibly with more dimensions of size 1. */
+    /* For DoRA: the norms of the weight's rows, [out], possibly with more dimensions of size 1. */
     XD_LORA_MAGNITUDE,
     /* DoRA: norms of the weight's rows or, if the shape is [1, in], of its columns */
     XD_LORA_DORA_SCALE,
@@ -123,8 +123,8 @@ typedef struct xd_lora_keys { /* names of all tensors that LoRA files may change
 /* The model's tensors to which the rows of one LoRA module are added, in the order of the rows. */
 typedef struct xd_lora_target {
     int n, part, item[XD_LORA_TARGETS];
-    /* 1: if the LoRA module has twice as many rows as the tensor, the two halves of the rows are
-     * swapped. */
+    /* 1: the two halves of the rows are swapped if the LoRA module has twice as many rows as the
+     * tensor. */
     int halves;
 } xd_lora_target;
 
@@ -181,8 +181,8 @@ typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER
 
 /* A matrix [rows, cols] that a LoRA file stores as one tensor or as the product of two tensors. */
 typedef struct xd_lora_factor {
-    /* Tensors a [rows, rank] and b [rank, cols]. If b is -1, `a` is the complete matrix [rows,
-     * cols]. */
+    /* Indices of the tensors a [rows, rank] and b [rank, cols] in the LoRA file. If b is -1, `a` is
+     * the complete matrix [rows, cols]. */
     int64_t a, b;
     int64_t rows, cols, rank; /* rank of the product; 0: the matrix is stored as one tensor */
 } xd_lora_factor;
@@ -191,7 +191,8 @@ typedef struct xd_lora_factor {
 typedef struct xd_lora_term {
     int            part, item;
     xd_st         *file;
-    /* Indices of tensors in the file. If `down` is -1, `up` is the complete difference. */
+    /* Indices of the tensors `up` and `down` in the LoRA file. If `down` is -1, `up` is the
+     * complete difference. */
     int64_t        up, down;
     /* for LoHa (HADAMARD) and LoKr (KRONECKER), the term is the product of w[0] and w[1] */
     xd_lora_kind   kind;

@@ -89,13 +89,13 @@ typedef struct xd_model {
     struct xd_loras *loras_2;      /* LoRA files of `dit2`; NULL: none */
 } xd_model;
 
-/* Finds a model's directory. `name` is the directory itself, or "org/name" for the newest snapshot
- * of this model in the local Hugging Face cache (HF_HUB_CACHE, HF_HOME/hub,
+/* Finds the directory of a model. `name` is the directory itself, or "org/name" for the newest
+ * snapshot of this model in the local Hugging Face cache (HF_HUB_CACHE, HF_HOME/hub,
  * ~/.cache/huggingface/hub), or "name" for the newest snapshot of the only model in this cache with
  * that name. *dir is malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
 /* If a file is missing in a snapshot of the Hugging Face cache, appends to the error the command
- * that downloads the file. Returns the status `code`. */
+ * that downloads the file. Returns its argument `code`. */
 xd_status xd_model_fail_cached(xd_err *e, xd_status code);
 /* Appends the short name of a model to b as JSON. The short name is "org/name" for a snapshot in a
  * Hugging Face cache. The short name of another directory is the last part of its path, and that of
@@ -188,8 +188,8 @@ xd_status xd_model_audio_sched(const xd_model *m, const xd_sampler *sampler, xd_
 xd_status xd_model_named_sched(const xd_model *m, xd_err *e);
 /* If scheduler_config.json exists, adds its path to an error, as xd_fail_at does. */
 xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e);
-/* Computes a hash of the contents of a model: of all configs and tokenizer files, and of the parts
- * of weight files and LoRA files that xd_st_hash reads. The hash does not depend on directory
+/* Computes a hash of the contents of a model: of all configs and tokenizer files, and of those
+ * bytes of weight files and LoRA files that xd_st_hash reads. The hash does not depend on directory
  * names. For typical models the hash is computed in less than 10 ms. xd_model_hash fails only with
  * XD_ENOMEM. */
 xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e);

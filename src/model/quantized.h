@@ -2,8 +2,8 @@
  * weight and other tensors contain its scales.
  *
  * quantized.h supports the formats of ComfyUI (`_quantization_metadata` in the header, or a tensor
- * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). Functions
- * of quantized.h that return a shape return the shape after decoding. */
+ * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). Shapes
+ * that these functions return are the shapes after decoding. */
 #ifndef XD_MODEL_QUANTIZED_H
 #define XD_MODEL_QUANTIZED_H
 
@@ -12,8 +12,8 @@
 
 typedef struct xd_quantized xd_quantized;
 
-/* Finds the quantized tensors in weight files. The files are borrowed; `what` is the name of the
- * files in errors. Sets *q to NULL if no tensor is quantized. If a tensor cannot be decoded, only
+/* Finds the quantized tensors in weight files. The files are borrowed; `what` is their name in
+ * error messages. Sets *q to NULL if no tensor is quantized. If a tensor cannot be decoded, only
  * xd_quantized_check returns an error. */
 xd_status xd_quantized_open(xd_quantized **q, xd_st *files, const char *what, xd_err *e);
 void      xd_quantized_close(xd_quantized **q);

@@ -14,8 +14,9 @@ xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_e
 /* Closes the share group and frees its memory; no queued device work may use this memory any more.
  * xd_shared_weights_close is collective over the group. */
 void      xd_shared_weights_close(xd_component *p);
-/* After loading, exchanges the status of all ranks of the share group. Returns XD_OK if all ranks
- * have loaded their parts of the weights. xd_shared_weights_agree is a collective call. */
+/* After the weights are loaded, exchanges the status of all ranks of the share group. Returns XD_OK
+ * if all ranks have loaded their shares of the weights. All ranks of the group must call
+ * xd_shared_weights_agree. */
 xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err *e);
 /* Returns how many bytes this rank saves because the ranks of its share group use one copy of the
  * weights. Returns 0 if the group shares only the copy of streamed blocks in host memory. */

@@ -9,7 +9,7 @@
 typedef struct xd_widened xd_widened;
 
 /* Reads tensor `name` of the source `from` and extends it to `cols` columns. The struct `from` is
- * copied. An error says that a file of the source is wrong. */
+ * copied. Returns an error if a file of the source is invalid. */
 xd_status xd_widened_open(xd_widened **w, const xd_source *from, const char *name, int64_t cols,
                           xd_err *e);
 /* Returns the weight source that has the wider tensor. The source is valid until

@@ -54,8 +54,8 @@ struct xd_module {
 
 /* Grows the module's scratch arena to at least `bytes`, and frees everything in the arena. */
 xd_status xd_module_arena(xd_module *m, size_t bytes, xd_err *e);
-/* Returns XD_ENOMEM if less than `bytes` of memory is free. `what` names the work that needs the
- * memory in the error message, for example "a pass". */
+/* Returns XD_ENOMEM if less than `bytes` of memory is free. `what` names, in the error message,
+ * what needs the memory, for example "a pass". */
 xd_status xd_module_fits(const xd_module *m, size_t bytes, const char *what, xd_err *e);
 /* Returns the first error of an execution context, or XD_OK. */
 xd_status xd_module_end(const xd_exec *x, xd_err *e);

@@ -24,8 +24,8 @@ typedef struct xd_stamps {
  * nothing. */
 void    xd_stamps_open(xd_stamps *s, xd_dev *d);
 void    xd_stamps_close(xd_stamps *s);
-/* Functions that queue a timestamp before and after an op. xd_stamps_begin returns the timestamp's
- * number, which is passed to xd_stamps_end; -1 means no timestamp. */
+/* Queue a timestamp before and after an operation. xd_stamps_begin returns the timestamp's number,
+ * which is passed to xd_stamps_end; -1 means no timestamp. */
 int64_t xd_stamps_begin(xd_stamps *s);
 void    xd_stamps_end(xd_stamps *s, xd_op op, int64_t begin);
 /* Returns 1 if so many timestamps are queued that xd_stamps_read should be called. */

@@ -1,12 +1,13 @@
 /* trace.h - records what each rank does during a request, and writes the recorded events as a
  * Chrome trace.
  *
- * Every rank records events of fixed size in memory. To record an event, the clock is read twice.
- * If no trace is recorded, the pointer to the recorder is NULL, which every function accepts, and
- * events cost nothing. A proxy device records kernels, a proxy communicator records messages, and
- * the engine records steps, blocks and phases. At the end of a request, every rank formats its
- * events as text, and rank 0 writes the texts of all ranks in order. The trace file has the JSON
- * object format of "Trace Event Format" (Google, 2016), which Perfetto also reads. */
+ * Every rank records events of fixed size in memory. Recording an event takes little time: the
+ * clock is read at its begin and at its end. If no trace is recorded, the pointer to the recorder
+ * is NULL, which every function accepts, and events cost nothing. A proxy device records kernels, a
+ * proxy communicator records messages, and the engine records steps, blocks and phases. At the end
+ * of a request, every rank formats its events as text, and rank 0 writes the texts of all ranks in
+ * order. The trace file has the JSON object format of "Trace Event Format" (Google, 2016), which
+ * Perfetto also reads. */
 #ifndef XD_OBSERVE_TRACE_H
 #define XD_OBSERVE_TRACE_H
 
@@ -47,8 +48,8 @@ typedef enum xd_call {
     XD_NCALLS,
 } xd_call;
 
-/* Kinds of groups of ranks. Values below XD_NAXES are the axes of the plan (xd_axis), which are
- * groups of ranks as well. */
+/* Kinds of groups of ranks that a trace distinguishes. Values below XD_NAXES are the axes of the
+ * plan (xd_axis), which are groups of ranks as well. */
 enum {
     XD_GROUP_TOKENS = XD_NAXES,
     XD_GROUP_REPLICA,
@@ -60,8 +61,8 @@ enum {
 typedef struct xd_event {
     int64_t t0, t1; /* begin and end in ns on this rank's clock */
     int64_t bytes;  /* bytes sent to other ranks or, if the call is a receive, bytes received */
-    /* Meaning of a, b and c for the kind of the event; for messages, a = xd_call + 16 * group and b
-     * = peer rank or -1. */
+    /* The meaning of a, b and c depends on the kind of event (xd_event_kind); for messages, a =
+     * xd_call + 16 * group, and b is the peer rank or -1. */
     int32_t kind, a, b, c;
 } xd_event;
 
@@ -99,9 +100,9 @@ const char *xd_trace_phase_name(int phase);
 void        xd_trace_put(xd_trace *t, xd_event ev);
 
 /* xd_trace_device replaces a device by a proxy that records the device's kernels. xd_trace_comm
- * replaces a communicator by a proxy that records messages. Communicators that are split from such
- * a proxy also record their messages, unless they have only one rank. A recording proxy owns the
- * device or communicator that it replaces. */
+ * replaces a communicator by a proxy that records messages. Communicators that are split from a
+ * recording communicator also record their messages, unless they have only one rank. A recording
+ * proxy owns the device or communicator that it replaces. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 /* Waits for the device and records the times of the operations that were queued since the last call
  * of xd_trace_collect. The engine calls xd_trace_collect at the end of each step and each phase. */

@@ -18,13 +18,13 @@ typedef struct xd_kept {
     int            first, nlayers, sites;
 } xd_kept;
 
-/* Allocates the buffers for keys and values. Returns XD_ENOMEM if out of memory. `whose` names the
- * tokens in the error message, such as tokens of reference images. */
+/* Allocates the buffers for keys and values that later steps reuse. Returns XD_ENOMEM if out of
+ * memory. `whose` names the tokens in the error message, such as tokens of reference images. */
 xd_status xd_kept_open(xd_kept *k, const xd_method_args *a, int64_t rows, const char *whose,
                        xd_err *e);
 void      xd_kept_close(xd_kept *k);
 /* Returns the K and V buffers, [1,rows,H,D] each, of the current guidance pass, block and attention
- * layer. D is the number of elements of a head, at most k->head_dim. */
+ * layer. D is the number of elements of an attention head, at most k->head_dim. */
 xd_kv     xd_kept_now(const xd_exec *x, const xd_kept *k, int64_t D);
 /* Returns how many tokens of stream s (text, reference or image) in the first `patches` PipeFusion
  * patches the Ulysses ranks with this rank's ring coordinate hold together. */

@@ -18,8 +18,8 @@ typedef enum xd_method_use { XD_FOR_DIT, XD_FOR_VAE, XD_FOR_TEXT } xd_method_use
 typedef struct xd_method_args {
     xd_method_use         what;
     const xd_topo        *topo;
-    /* For a transformer: layout of the tokens. For a VAE: layout of the latents' rows, which are
-     * split over the ranks of the group `rows`. */
+    /* For a transformer: layout of the tokens over ranks and patches. For a VAE: layout of the
+     * latents' rows, which are split over the ranks of the group `rows`. */
     const xd_layout      *lay;
     xd_dev               *dev; /* device; while memory is counted, a device that computes nothing */
     xd_dtype              act; /* compute type */
@@ -82,9 +82,9 @@ xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *me
 void      xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped, int prefix);
 void      xd_method_stack_close(xd_method_stack *c);
 /* Returns the buffer that a failed rank uses for its messages instead of its tensor at `p`: `p`
- * itself if it is in the arena, else the start of the arena. The contents of the buffer are then
- * invalid on this rank. The arena is normally larger than any tensor; if `bytes` exceeds it, the
- * cause is logged and all ranks are aborted. */
+ * itself if it is in the arena, else the start of the arena. The contents of a failed rank's
+ * message buffer are invalid. The arena is normally larger than any tensor; if `bytes` exceeds it,
+ * the cause is logged and all ranks are aborted. */
 void     *xd_failed_buffer(xd_exec *x, void *p, size_t bytes, xd_comm *c);
 
 #endif

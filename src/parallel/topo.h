@@ -23,11 +23,13 @@ typedef struct xd_topo {
     xd_degrees deg;
     int        at[XD_NAXES]; /* [axis] coordinates of this rank */
     /* [axis]: for each axis, the group of the ranks that differ from this rank only in their
-     * coordinate on this axis. This rank is number at[axis] in group[axis]. */
+     * coordinate on this axis. This rank's number in the group group[axis] is its coordinate
+     * at[axis]. */
     xd_comm   *group[XD_NAXES];
     /* Group of the ranks along the Ulysses and ring axes. The ranks along the Ulysses and ring axes
-     * share the tokens of this rank's guidance pass. This rank is number at[ULYSSES] + at[RING] *
-     * deg[ULYSSES] in the group `tokens`. */
+     * share the tokens of this rank's guidance pass. In the group `tokens`, the number of a rank is
+     * at[ULYSSES] + at[RING] * deg[ULYSSES], where `at` are its coordinates and `deg` the
+     * degrees. */
     xd_comm   *tokens;
     xd_comm   *replica; /* group of the ranks that compute one image together */
     xd_comm   *world;   /* group of all ranks that the plan uses */

@@ -26,7 +26,7 @@ void      xd_checkpoint_close(xd_job *j);
 /* Returns the number of steps of image `image` that a checkpoint makes unnecessary. */
 int       xd_checkpoint_finished(const xd_job *j, int image);
 /* Sets the latents, the sampler's history and the state of the random generator to their values
- * after `finished` steps. Before, the caller must open `f` for step `finished` and draw the initial
+ * after `finished` steps. The caller must have opened `f` for step `finished` and drawn the initial
  * noise. The call is collective over the ranks of the replica. */
 void      xd_checkpoint_restore(xd_denoise *f, int image, int finished);
 /* Writes the checkpoint of an image after a step, if the interval between two checkpoints has

@@ -79,11 +79,11 @@ typedef struct xd_context {
     uint64_t            hash; /* hash of the model's contents */
 } xd_context;
 
-/* Makes a second context that only counts memory and work. It borrows the model of `base`, which
- * must outlive it, and uses the count device of `base`. In the new context no weights are loaded,
- * no groups of ranks are open, components are not split, images are not read, and memory has no
- * limit. Changes of the new context `fork` do not affect `base`. Close the new context with
- * xd_context_fork_close, even if xd_context_fork has failed. */
+/* Makes a second context that only counts memory and work. The new context borrows the model of
+ * `base`, which must outlive it, and uses the device of `base` that only counts. In the new context
+ * no weights are loaded, no groups of ranks are open, components are not split, images are not
+ * read, and memory has no limit. Changes of the new context `fork` do not affect `base`. Close the
+ * new context with xd_context_fork_close, even if xd_context_fork has failed. */
 xd_status xd_context_fork(xd_context *fork, const xd_context *base, xd_err *e);
 void      xd_context_fork_close(xd_context *fork, const xd_context *base);
 

@@ -2,11 +2,11 @@
  * computes the patches and guidance passes of every step.
  *
  * One implementation of the denoising loop serves all parallel plans; without parallelism, it has
- * one pipeline stage and one patch. The first denoising steps are exact: they use no stale data and
- * process all tokens at once. After the exact steps, a pipeline stage processes one patch after the
- * other. A work item is the computation of one patch for one prompt (the prompt or the negative
- * prompt). Pipeline stages work at the same time, because sends do not block and each stage posts
- * the receives of its next work item in advance. */
+ * one pipeline stage and one patch. The first denoising steps are exact: they use no values of
+ * earlier steps, and process all tokens at once. After the exact steps, a pipeline stage processes
+ * one patch after the other. A work item is the computation of one patch for one prompt (the prompt
+ * or the negative prompt). Pipeline stages work at the same time, because sends do not block and
+ * each stage posts the receives of its next work item in advance. */
 #ifndef XD_PIPELINE_DENOISE_H
 #define XD_PIPELINE_DENOISE_H
 
@@ -42,7 +42,8 @@ typedef struct xd_denoise {
      * prompt). If the adaLN parameters do not depend on the text, all guidance passes use
      * mods[0]. */
     xd_mods         mods[XD_MAXPASS];
-    xd_step_cache   cache;            /* step cache, which reuses work of earlier steps */
+    /* step cache, which reuses outputs of transformer blocks from earlier steps */
+    xd_step_cache   cache;
     xd_step_hashing hashing;          /* hashes of the current step, if the request wants hashes */
     xd_tables       tables;           /* position tables on the device */
     xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass */
@@ -104,9 +105,9 @@ typedef struct xd_denoise {
     int64_t         nsums;
     /* [F] for each of the F features of a token, the row of latent cells to which it belongs */
     int64_t        *row_of;
-    /* Buffers for latents in host memory. `mine` contains this rank's tokens, `rows` the tokens of
-     * all ranks ordered by rank, and `whole` the tokens of all ranks ordered by their position in
-     * the image. */
+    /* Buffers in host memory for latents as tokens. `mine` contains this rank's tokens, `rows` the
+     * tokens of all ranks ordered by rank, and `whole` the tokens of all ranks ordered by their
+     * position in the image. */
     float          *mine, *rows, *whole;
 } xd_denoise;
 
@@ -122,7 +123,7 @@ void      xd_denoise_close(xd_denoise *f);
  * rank that fails later still takes part in all messages. The call is collective over the ranks of
  * the replica. */
 int       xd_denoise_ready(xd_denoise *f);
-/* Draws the image's initial noise. */
+/* Draws the initial noise of image number `image`. */
 void      xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
 /* Switches to another transformer: from now on, `net` computes step `step` and the following steps.
  * Discards the cached tensors that depend only on the text, and the keys and values of earlier
@@ -148,8 +149,8 @@ void      xd_denoise_audio_latents(xd_denoise *f, float *out);
  * the changed latents. `lat` is a buffer in host memory that receives the latents. The call is
  * collective over the ranks of the replica. */
 void      xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
-/* Writes the latents without noise that the last step has predicted, as [t,C,h,w]. They are valid
- * only if xd_preview_due is 1 for the step. */
+/* Writes the latents without noise that the last step has predicted, as [t,C,h,w]. The latents are
+ * valid only if xd_preview_due is 1 for the step. */
 void      xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the memory that denoising needs on this rank, in bytes. Sets *bytes to the largest amount
  * of arena memory in use at once, and *method_bytes to the size of the parallel methods' buffers.

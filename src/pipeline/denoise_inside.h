@@ -34,10 +34,10 @@ xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
 /* Returns a view of the audio tokens of patch `unit`, or of all patches (XD_ALL), in `t`, a tensor
  * whose audio tokens follow the image tokens. */
 xd_tensor xd_denoise_audio(const xd_denoise *f, xd_tensor t, int unit);
-/* Maximum number of ranges that xd_denoise_free_rows returns. */
+/* Maximum number of token ranges that xd_denoise_free_rows returns. */
 enum { XD_FREE_RUNS = 64 };
 /* Writes the ranges of a patch's tokens (xd_denoise_part) that the sampler changes in a step;
- * tokens that an input image fixes are left out. Returns the number of ranges, at least 1. */
+ * tokens that an input image fixes are left out. Returns the number of token ranges, at least 1. */
 int           xd_denoise_free_rows(xd_denoise *f, int step, int unit, xd_span out[XD_FREE_RUNS]);
 /* Sets f->frame_t to the timestep of each frame in step `step`. */
 void          xd_denoise_set_times(xd_denoise *f, int step);
@@ -55,7 +55,7 @@ void          xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
  * 0, the caller does not need the state, and each tensor overwrites the one before. */
 void          xd_denoise_gather_state(xd_denoise *f, float *state, int64_t stride);
 /* Sets the latents, the sampler's history and the random generator to their values after `finished`
- * steps. Before, the caller must open `f` for step `finished` and draw the initial noise. */
+ * steps. The caller must have opened `f` for step `finished` and drawn the initial noise. */
 void          xd_denoise_set_state(xd_denoise *f, int finished, float *state);
 /* Returns, on all ranks of the replica, the value `mine` of the replica's first rank. The ranks
  * would otherwise decide differently, because their clocks and callbacks differ. */
@@ -74,11 +74,11 @@ void          xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tenso
 void          xd_denoise_guide_streams(xd_denoise *f, int step, int unit);
 /* Adds up the sums of elements and squares (f->sums) of all ranks and patches, which gives the sums
  * over the complete image. Returns the sums of the prompt's prediction, which are followed by the
- * sums of the guided prediction. Before, each rank that holds tokens must have computed the sums of
- * its own tokens. */
+ * sums of the guided prediction. Each rank that holds tokens must have computed the sums of its own
+ * tokens before xd_denoise_sum_members is called. */
 const double *xd_denoise_sum_members(xd_denoise *f, int unit);
 double       *xd_denoise_sums(const xd_denoise *f, int patch, int guided);
-/* Runs blocks [from, to) of the transformer. */
+/* Runs the transformer's blocks from number `from` to number `to` - 1. */
 void          xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
 /* Waits until a message is sent or received. If the communication fails, xd_denoise_wait marks the
  * context f->x as failed. */

@@ -14,9 +14,9 @@ typedef struct xd_device_room {
     int    ranks;
 } xd_device_room;
 
-/* Adds up the memory needs of all ranks that share this rank's device. This rank needs `need`
- * bytes, including `held` bytes of loaded weights. All ranks of the host must make the call
- * together. */
+/* Adds up the memory needs of all ranks that share this rank's device. `need` is the number of
+ * bytes that this rank needs, including `held` bytes of loaded weights. All ranks of the host must
+ * make the call together. */
 xd_status xd_device_room_find(const xd_context *ctx, double need, double held, xd_device_room *out,
                               xd_err *e);
 

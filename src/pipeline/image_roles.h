@@ -16,7 +16,7 @@ typedef struct xd_role_row {
     int         keeps;
     int         means;      /* 1: the image's latents are the mean of the VAE's Gaussian */
     int         holds;      /* 1: the first latent frame is fixed to the image in all steps */
-    int         crops;      /* 1: padding_mask_crop may generate only a part of the image */
+    int         crops;      /* 1: padding_mask_crop may generate only a rectangle of the image */
     int         reads_mask; /* 1: the transformer reads the mask, which the request must have */
     /* 1: the transformer reads a control image, which the request must have */
     int         reads_control;
@@ -27,11 +27,12 @@ typedef struct xd_role_row {
     /* 1: the images or videos are frames of the result that the request fixes */
     int         conditions;
     int         tokens; /* 1: the transformer reads the images as additional tokens */
-    /* Reads and resizes the request's images on rank 0. If `read` is NULL, requests with images are
-     * refused. */
+    /* Function that reads and resizes the request's images on rank 0. If `read` is NULL, requests
+     * with images are refused. */
     xd_status   (*read)(xd_job *j, xd_err *e);
-    /* Encodes the input images on every rank. The VAE must be loaded on the ranks that decode
-     * images. All ranks must call `encode`. It is NULL if the function `read` is NULL. */
+    /* Function that encodes the input images with the VAE. The VAE must be loaded on the ranks that
+     * decode images. All ranks must call `encode`. The pointer `encode` is NULL if `read` is
+     * NULL. */
     xd_status   (*encode)(xd_job *j, xd_arena *a, xd_err *e);
     /* Writes the transformer's additional channels to `out` [t,channels,h,w], whose elements are 0
      * before the call. `sample` contains the image's latents [C,h,w], sampled from the Gaussian
@@ -46,8 +47,8 @@ const xd_role_row *xd_role_of(const xd_recipe *p, int masked);
  * ControlNet), this row differs from the row of the pipeline without side networks. */
 const xd_role_row *xd_role_of_model(const xd_model *m, int masked);
 /* Removes the images from the request `r` if they change neither the transformer's tokens nor the
- * number of frames; the time can then be predicted without reading images. Returns 1 if the images
- * were removed. */
+ * number of frames; the time can then be predicted without reading images. Returns 1 if images were
+ * removed from the request. */
 int                xd_role_drop_images(const xd_role_row *role, xd_request *r);
 /* Reads the request's images with the function `read` of their role's table row. */
 xd_status          xd_role_read(xd_job *j, xd_err *e);

@@ -8,7 +8,7 @@
 #include "pipeline/input_image.h"
 
 /* Reads an input image on rank 0, prepares it as image i of the image encoder, and resizes it to
- * the request's size. Sets *out to malloc'ed F32 pixels. */
+ * the request's size. Sets *out to the image's F32 pixels, which are malloc'ed. */
 xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float **out, xd_err *e);
 /* Reads the initial image like xd_role_start_take, if the request has one; refuses several
  * images. */
@@ -44,13 +44,13 @@ void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out
 /* j->image is the control image and j->moments its moments; the latents of the control image are
  * the transformer's additional channels. If the request has an initial image, that image is read to
  * j->start_image and encoded to j->start_moments. In a benchmark without a control image, the
- * additional channels are zeros. */
+ * transformer's additional channels are zeros. */
 xd_status xd_role_control_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* The control image of each side network is read to j->side_pixels and encoded to
  * j->side_moments. The transformer's additional channels are the mean latents of the control
- * images, one image after the other. In a benchmark without control images, the additional channels
- * are zeros. */
+ * images, one image after the other. In a benchmark without control images, the transformer's
+ * additional channels are zeros. */
 xd_status xd_role_sides_read(xd_job *j, xd_err *e);
 xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_sides_channels(const xd_job *j, const float *sample, float *out);

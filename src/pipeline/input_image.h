@@ -6,8 +6,8 @@
 #include "io/frames.h"
 #include "xdit/xdit.h"
 
-/* An input image of a request, as a file or as pixels. The names of the two request fields
- * (file_name, pixels_name) are for error messages. */
+/* An input image of a request, as a file or as pixels. file_name and pixels_name are the names of
+ * the request's fields for the file and for the pixels, for error messages. */
 typedef struct xd_pixel_source {
     const char     *file_name, *pixels_name, *file;
     const xd_image *pixels;

@@ -16,7 +16,7 @@ typedef struct xd_job_paste {
     /* pixels of the complete image and of the mask as they were read, on rank 0 */
     uint8_t *rgb, *grey;
     xd_grid  size; /* size of the complete image in pixels */
-    xd_box   box;  /* the part of the image that is generated */
+    xd_box   box;  /* rectangle of the image that is generated */
 } xd_job_paste;
 
 /* An input image or video that fixes certain frames of the generated video. */
@@ -25,9 +25,10 @@ typedef struct xd_condition {
     int64_t index;
     double  strength; /* influence of the image or video on its frames, from 0 to 1 */
     int64_t frames;   /* number of frames of the image or video that are used */
-    /* `latents` is the number of latent frames of the image or video. Its first `leading` latent
-     * frames are placed before the generated video's latent frames, from latent frame `at` on. Its
-     * other latent frames are mixed with the generated video's latent frames. */
+    /* `latents` is the number of latent frames of the image or video. The first `leading` of them
+     * are placed before the generated video's latent frames, from latent frame `at` on. The latent
+     * frames of the image or video after those are mixed with the generated video's latent
+     * frames. */
     int64_t latents, leading, at;
 } xd_condition;
 
@@ -102,8 +103,8 @@ typedef struct xd_job {
     /* maximum number of network evaluations per step: 1; 2 with guidance; more if an evaluation
      * leaves out or changes blocks */
     int           npass;
-    /* Kind of each guidance pass (network evaluation in a step). Guidance pass 0 reads the
-     * prompt. */
+    /* Kind of each guidance pass (network evaluation in a step). The first guidance pass, number 0,
+     * reads the prompt. */
     xd_pass_kind  kinds[XD_MAXPASS];
     /* Guidance weights of video and of audio, for a pipeline that also generates audio
      * (recipe.audio_guidance above 0). */
@@ -197,7 +198,7 @@ typedef struct xd_job {
     float         *last_image;   /* [H,W,3] given last frame of a video, on the host; NULL: none */
     float         *condition;    /* [t,h,w,2C] moments of the conditioning video (role_frames.c), on
                                    the host of every rank; NULL: none */
-    /* [images,3,S,S] input pixels of the image encoder, on all ranks that compute a part of this
+    /* [images,3,S,S] input pixels of the image encoder, on all ranks that together compute this
      * encoder; NULL: no image */
     float         *encoder_pixels;
     /* Sizes of the reference images in pixels, and in tokens. */
@@ -213,7 +214,8 @@ typedef struct xd_job {
     uint8_t       *seen[XD_MAXREFS];
     /* [tokens,F] tokens of all reference images, on the host of every rank; NULL: none */
     float         *ref_tokens;
-    /* [images][t,C,h,w] initial noise from the program, on every rank; NULL: none. */
+    /* [images][t,C,h,w] initial noise that the program passes, on every rank; NULL: noise is drawn
+     * from the seed. */
     float         *given_noise;
     /* Control video (role_control_video.c). `leading` is the number of latent frames that the
      * control video's reference images add. `parts` is the number of clips that are encoded: 2 if
@@ -234,7 +236,7 @@ typedef struct xd_job {
     /* [steps] for each step, the timestep of the following step, which some transformers read; else
      * NULL */
     double        *next_time;
-    /* Given images and videos (role_conditions.c). */
+    /* Input images and videos that fix frames of the generated video (role_conditions.c). */
     xd_condition   conditions[XD_MAXREFS];
     int            nconditions;
     /* [t] time in seconds, and strength, of each latent frame; NULL if the model's videos cannot
@@ -243,8 +245,8 @@ typedef struct xd_job {
     float         *frame_strength;
     /* Weights of the images that the image prior reads (prior.h). */
     double         prior_scale[XD_MAXREFS], prior_pooled_scale[XD_MAXREFS];
-    /* Number of elements in hint_scales from one step to the next; 0: all steps have the same
-     * factors. */
+    /* Distance in the array hint_scales between the factors of one step and those of the next; 0:
+     * all steps use the same factors. */
     int            hint_stride;
     /* for each control image, the number of its kind, such as canny or depth (xd_input.modes) */
     int            modes[XD_MAXSIDES];
@@ -313,8 +315,8 @@ static inline int64_t xd_job_images(const xd_request *r)
     return xd_job_has_image(r) + r->images.nmore_images;
 }
 xd_status   xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
-/* Opens the job of one denoising loop of a request. Before, the caller must set the job's context
- * and request. */
+/* Opens the job of one denoising loop of a request. The caller must have set the job's context and
+ * request. */
 xd_status   xd_job_open_pass(xd_job *j, xd_err *e);
 void        xd_job_close(xd_job *j);
 /* Frees the images, masks and noise that were read for a job, and the encoded images. */
@@ -344,7 +346,7 @@ xd_status   xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
  * audio's. */
 xd_status   xd_job_audio_sampler(xd_job *j, const xd_steps *a, xd_err *e);
 /* Copies the request's list of sigmas or timesteps to the schedule's parameters *a, and sets
- * j->asked_steps. *list is malloc'ed or NULL; free *list after xd_sampling_open. */
+ * j->asked_steps. **list is malloc'ed or NULL; the caller must free it after xd_sampling_open. */
 /* Parses a list of numbers such as "1,0.5". Returns NULL if the list is invalid or out of memory.
  * key: name of the option for error messages; *n: number of numbers in the list. */
 double     *xd_job_numbers(const char *key, const char *text, int *n, xd_err *e);
@@ -383,8 +385,9 @@ int         xd_job_usual_passes(const xd_job *j);
 /* Reads the request's original_size, crops_coords_top_left and target_size to j->sizes. Call
  * xd_job_read_sizes after j->size and j->role are set. */
 xd_status   xd_job_read_sizes(xd_job *j, xd_err *e);
-/* xd_job_layers reads a list of layer numbers, and xd_job_layer reads one number. Both functions
- * mark the layers in *marks [layers], which is allocated if it is NULL. key: name of the option. */
+/* xd_job_layers reads a list of layer numbers, and xd_job_layer reads one number. xd_job_layers and
+ * xd_job_layer mark the layers in the array *marks [layers], which is allocated if it is NULL. key:
+ * name of the option. */
 xd_status   xd_job_layers(const xd_job *j, const char *key, const char *text, uint8_t **marks,
                           xd_err *e);
 xd_status   xd_job_layer(const xd_job *j, int layer, uint8_t **marks, xd_err *e);

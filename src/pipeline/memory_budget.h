@@ -1,9 +1,9 @@
 /* memory_budget.h - observes the memory budget, a limit on the memory of a program's engines
  * (xd_open_args.memory).
  *
- * All ranks of a host share the memory budget. It limits host memory or, for a device with its own
- * memory, the device's memory. The memory budget includes weights, activations and kernels. All
- * engines of a process share one budget. */
+ * All ranks of a host share the memory budget. The memory budget limits host memory or, for a
+ * device with its own memory, the device's memory. The memory budget includes weights, activations
+ * and kernels. All engines of a process share one budget. */
 #ifndef XD_PIPELINE_MEMORY_BUDGET_H
 #define XD_PIPELINE_MEMORY_BUDGET_H
 

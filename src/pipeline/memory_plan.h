@@ -47,7 +47,7 @@ typedef struct xd_memory_limits {
  * after the other. `keep` is 1 if text encoders stay loaded. `apart` is 1 if transformer and VAE
  * are never loaded together. */
 size_t    xd_need_peak(const xd_need *n, int keep, int apart);
-/* Computes the fields `peak` and `host` of a memory need from its other fields. */
+/* Computes the fields `peak` and `host` of *n, a memory need, from its other fields. */
 void      xd_need_sum(xd_need *n, const xd_job *j, int ranks);
 /* Returns 1 if a request on this many ranks never has the transformer and the VAE loaded together
  * (`apart` of xd_need_peak). The transformer and the VAE are never loaded together on one rank, if
@@ -58,7 +58,7 @@ int       xd_need_apart(const xd_job *j, int ranks);
  * If only one of the transformers is loaded at a time, the caller sets n->dit2 to 0. */
 void      xd_need_dits(xd_need *n, const xd_job *j);
 /* Returns 1 if this request or the next one must reload a transformer unless both transformers stay
- * loaded. In this case, both transformers stay loaded if memory is sufficient (xd_job.both). */
+ * loaded. If it returns 1, both transformers stay loaded if memory is sufficient (xd_job.both). */
 int       xd_need_both(const xd_job *j);
 /* Counts the bytes that this rank needs for text encoding, denoising and decoding. xd_memory_count
  * exchanges no messages. */

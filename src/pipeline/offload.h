@@ -19,7 +19,8 @@ void xd_offload_sizes(const xd_context *ctx, int text, xd_offload_parts *p);
  * needs at most `have` bytes of device memory. Sets *n to the memory need with the selected blocks
  * streamed. If even the lowest possible need exceeds `have`, sets *n to that need. */
 void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks, double have);
-/* Stores the plan p of streamed blocks in the components whose weights are not loaded yet. */
+/* Stores which blocks are streamed, as *p tells, in the components whose weights are not loaded
+ * yet. */
 void xd_offload_set(xd_context *ctx, const xd_offload_parts *p);
 /* Adds the pinned host memory of streamed blocks to the memory need *n. The ranks of a host share
  * one copy of the transformer's streamed blocks; `bytes` is the share of the copy that is counted

@@ -7,8 +7,8 @@
 #include "xdit/xdit.h"
 
 /* Writes one image or video in the format that the extension of the file name selects. If the
- * format is an image format, each frame of a video becomes a file. `quality` is the quality of JPEG
- * and WebP files, 0 to 100; a negative value selects the default quality. */
+ * extension is that of an image format, each frame of a video becomes a file. `quality` is the
+ * quality of JPEG and WebP files, 0 to 100; a negative value selects the default quality. */
 xd_status xd_output_write(const char *path, const xd_image *im, int quality,
                           const xd_image_text *texts, xd_err *e);
 /* Writes a video with its sound, or only the sound to a .wav file. */

@@ -3,9 +3,9 @@
  *
  * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without a preview
  * decoder, the colours are a linear function of the latent channels. If the factors are known for
- * the autoencoder (xd_vae_info.rgb), previews use them. Otherwise, the factors are a least-squares
- * fit to the images that this engine has decoded. As long as the engine has decoded no image,
- * previews without known factors are grey. */
+ * the autoencoder (xd_vae_info.rgb), previews use them. If the factors are not known, they are a
+ * least-squares fit to the images that this engine has decoded. As long as the engine has decoded
+ * no image, previews without known factors are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H
 #define XD_PIPELINE_PREVIEW_H
 
@@ -13,7 +13,8 @@
 
 enum { XD_PREVIEW_SIDE = 512 }; /* maximum number of pixels per side of a preview */
 
-/* Sums over the decoded images, from which the least-squares fit of preview colours is computed. */
+/* Sums over the decoded images, from which the colours of previews are computed by least
+ * squares. */
 typedef struct xd_colours xd_colours;
 
 void xd_colours_close(xd_colours **c);

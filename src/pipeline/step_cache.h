@@ -1,5 +1,6 @@
-/* step_cache.h - runs step caches. In some denoising steps, a step cache skips transformer blocks
- * and reuses the effect that these blocks had in earlier steps.
+/* step_cache.h - implements step caches, which skip transformer blocks in some denoising steps. In
+ * some denoising steps, a step cache skips transformer blocks and reuses the effect that these
+ * blocks had in earlier steps.
  *
  * The blocks of a transformer are divided into three ranges. The first range (of Fn blocks) and the
  * last range (of Bn blocks) run in every step; the middle range runs only in some steps. After the
@@ -9,8 +10,8 @@
  *
  * The step cache decides separately for each guidance pass and each PipeFusion patch. The first
  * pipeline stage decides whether to skip blocks, and sends its decision to the next stages together
- * with the hidden state. Each stage stores the correction for its own blocks. Ranks that split the
- * tokens or features of a stage make equal decisions. */
+ * with the hidden state. Each pipeline stage stores the correction for its own blocks. Ranks that
+ * split the tokens or features of a stage make equal decisions. */
 #ifndef XD_PIPELINE_STEP_CACHE_H
 #define XD_PIPELINE_STEP_CACHE_H
 
@@ -55,8 +56,8 @@ typedef struct xd_cache_options {
     /* After the warm-up, only every interval-th step is computed. From step `until` on, all blocks
      * run in every step. A negative `until` has no effect. */
     int    interval, until;
-    /* Coefficients of teacache's polynomial, highest power first. NaN: the coefficients of the
-     * model are used. */
+    /* Coefficients of teacache's polynomial, highest power first. If the coefficients are NaN,
+     * those that are published for the model are used. */
     double poly[XD_CACHE_POWERS];
 } xd_cache_options;
 
@@ -69,7 +70,8 @@ typedef enum xd_cache_measure {
     /* Measure: change of the input of the first block (xd_dit.probe), compared with an earlier
      * step. */
     XD_CACHE_INPUT,
-    /* No measure: the step number decides whether blocks are skipped. */
+    /* The step cache measures nothing: the number of the step decides whether blocks are
+     * skipped. */
     XD_CACHE_SCHEDULE,
 } xd_cache_measure;
 
@@ -90,7 +92,7 @@ typedef struct xd_cache_kind {
  * relative to their size. */
 typedef struct xd_cache_pair { double in, out; } xd_cache_pair;
 
-/* List of all kinds of step caches. The array of step caches ends with NULL. */
+/* List of all kinds of step caches. The array xd_caches ends with NULL. */
 extern const xd_cache_kind *const xd_caches[];
 
 typedef struct xd_cache_spec {
@@ -145,8 +147,8 @@ typedef struct xd_step_cache {
 void xd_cache_open(struct xd_denoise *f);
 void xd_cache_close(struct xd_denoise *f);
 int  xd_cache_is_on(const struct xd_denoise *f);
-/* Runs the blocks of this pipeline stage. If the middle range of blocks is skipped, xd_cache_run
- * adds the correction to the hidden state instead. */
+/* Runs the transformer blocks of this pipeline stage, or skips some of them. If the middle range of
+ * blocks is skipped, xd_cache_run adds the correction to the hidden state instead. */
 void xd_cache_run(struct xd_denoise *f, xd_state *s);
 /* For a cache with the measure XD_CACHE_SCHEDULE, returns 1 if step number `at` of a transformer is
  * skipped. */

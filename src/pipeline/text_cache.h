@@ -27,9 +27,9 @@ void           xd_text_cache_close(xd_text_cache **c);
  * xd_text_cache_find or xd_text_cache_add. Returns NULL if the embedding is not cached or its size
  * is not `bytes`. */
 const void    *xd_text_cache_find(xd_text_cache *c, xd_text_key key, size_t bytes);
-/* Allocates `bytes` for the embedding of a new key, which the caller writes. If necessary, removes
- * the least recently used entries. Returns NULL if the embedding is larger than the cache's limit,
- * or if out of memory. */
+/* Allocates `bytes` for the embedding of a new key, which the caller writes. If the cache is full,
+ * removes the least recently used entries. Returns NULL if the embedding is larger than the cache's
+ * limit, or if out of memory. */
 void          *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes);
 size_t         xd_text_cache_bytes(const xd_text_cache *c);
 

@@ -52,8 +52,8 @@ typedef struct xd_prompts { /* the texts of a request: prompts, then negative pr
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e); /* tokenizes all texts */
 /* Computes the embeddings of all texts. xd_prompts_encode loads the text encoders one by one.
  * Unless the engine keeps its encoders, each encoder is freed after use. `bytes` is the size of the
- * scratch arena that xd_memory_plan counted for the longest text. xd_prompts_encode is a collective
- * call. */
+ * scratch arena that xd_memory_plan counted for the longest text. All ranks must call
+ * xd_prompts_encode. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
 /* Prepares the ranks of the communicator `c`, which together compute text encoder k. If a rank has
  * failed (its status `s`), all ranks return an error; otherwise all ranks get the images that the

@@ -30,21 +30,22 @@ typedef struct xd_vae_shards {
     xd_req         *in;   /* pending receives from each rank */
 } xd_vae_shards;
 
-/* Chooses how an image is split over ranks. The latents of the image have cells.rows rows and
- * cells.cols columns, and `v` contains the tile sizes. Until xd_vae_shards_close is called, layers
- * that run in the context x call hooks that exchange rows of split images. If a rank of the replica
- * lacks memory, xd_vae_shards_open returns 0 on all ranks. After a failure of xd_vae_shards_open,
- * the execution context x holds the error, and no rank may send messages. */
+/* Chooses how the image that a VAE computes is split over ranks. The latents of the image have
+ * cells.rows rows and cells.cols columns, and `v` contains the tile sizes. Until
+ * xd_vae_shards_close is called, layers that run in the context x call hooks that exchange rows of
+ * split images. If a rank of the replica lacks memory, xd_vae_shards_open returns 0 on all ranks.
+ * After a failure of xd_vae_shards_open, the execution context x holds the error, and no rank may
+ * send messages. */
 int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
                         xd_grid cells);
 void xd_vae_shards_close(xd_vae_shards *s);
 /* Returns which rank computes each tile, or NULL if this rank computes all tiles. */
 const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);
 
-/* Functions that collect the bands of all ranks in the complete image `all` in host memory.
- * xd_vae_shards_gather collects the bands on rank 0 of the replica, xd_vae_shards_allgather on
- * every rank. `mine` is the band of this rank. A row of the image has `wide` F32 elements, and a
- * row of latents stands for `cell` rows of the image. */
+/* Collect the bands of all ranks in the complete image `all` in host memory. xd_vae_shards_gather
+ * collects the bands on rank 0 of the replica, xd_vae_shards_allgather on every rank. `mine` is the
+ * band of this rank. A row of the image has `wide` F32 elements, and one row of latents represents
+ * `cell` rows of the image. */
 void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
 void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell,
                              float *all);

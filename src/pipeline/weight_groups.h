@@ -1,9 +1,9 @@
 /* weight_groups.h - finds groups of ranks on one host that share one copy of a component's weights.
  *
- * A share group consists of the ranks of a host that have the same pipeline stage and the same
- * shard of a component. Each rank of the group reads a part of the weights and writes it, in the
- * layout of the kernels, to shared memory. All ranks of the group then compute with the complete
- * weights in shared memory. */
+ * A share group consists of those ranks of a host that compute the same pipeline stage with the
+ * same shard of a component. Each rank of a share group reads some of the weights and writes them,
+ * in the layout of the kernels, to shared memory. All ranks of the group then compute with the
+ * complete weights in shared memory. */
 #ifndef XD_PIPELINE_WEIGHT_GROUPS_H
 #define XD_PIPELINE_WEIGHT_GROUPS_H
 
@@ -24,8 +24,8 @@ xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
  * xd_weight_groups_whole with the context `ctx` of its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
-/* If rank 0 has found no NaN or infinite weights but other ranks have, logs on rank 0 the weight
- * name that the lowest of these ranks has found. The call is collective over the ranks in use. */
+/* If rank 0 has found no NaN or infinite weights but other ranks have, rank 0 logs the name of the
+ * weight that the lowest of these ranks has found. The call is collective over the ranks in use. */
 void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p);
 
 #endif

@@ -1,10 +1,11 @@
 /* yield.h - lets the program run other code while a request is paused at certain points. A request
  * yields by calling its callback on_turn, in which the program may run other engines.
  *
- * Between two steps, all ranks yield together. Text encoding and decoding run on some ranks only,
- * while the other ranks wait. In text encoding and decoding, the computing ranks announce each
- * yield, and the waiting ranks yield together with them until the computation ends. The functions
- * of yield.h are collective over the ranks in use, unless their comments say otherwise. */
+ * Between two denoising steps, all ranks call on_turn (yield) together. Text encoding and decoding
+ * run on some ranks only, while the other ranks wait. In text encoding and decoding, the computing
+ * ranks announce each yield, and the waiting ranks yield together with them until the computation
+ * ends. The functions of yield.h are collective over the ranks in use, unless their comments say
+ * otherwise. */
 #ifndef XD_PIPELINE_YIELD_H
 #define XD_PIPELINE_YIELD_H
 

@@ -1,4 +1,5 @@
-/* balance.h - makes the shards of ranks uneven, in proportion to the measured speeds of the ranks.
+/* balance.h - divides tokens, pipeline stages and image rows unevenly among ranks, in proportion to
+ * the measured speeds of the ranks.
  *
  * All ranks time a small GEMM at the same time, before the first request and, with adaptive shares,
  * again during requests. Ranks that differ only in pipeline stage, guidance pass, tensor shard or
@@ -26,7 +27,7 @@ void      xd_balance_undo(xd_balance **b);
 /* For counting memory: sets *b to shares in which rank `at` of a replica has the largest share that
  * xd_balance_again can give to a rank. The caller must free *b with xd_balance_close. */
 xd_status xd_balance_largest(xd_balance **b, const xd_plan *plan, int at, xd_err *e);
-/* Returns 1 if the tokens are divided unevenly. */
+/* Returns 1 if the tokens are divided unevenly among ranks. */
 int       xd_balance_uneven(const xd_balance *b);
 void      xd_balance_close(xd_balance **b);
 

@@ -18,9 +18,10 @@ typedef struct xd_plan {
      * the plan has several patches. */
     int        warmup;
     int text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
-    int displaced;  /* 1: the ring axis uses stale K and V (DistriFusion) */
-    int vae_rows;   /* 1: the VAE's images are split into bands of rows */
-    int text_tp;    /* text encoders are split over the first text_tp ranks in use */
+    /* 1: ring parallelism uses keys and values of the previous step (DistriFusion) */
+    int displaced;
+    int vae_rows; /* 1: the VAE's images are split into bands of rows */
+    int text_tp;  /* text encoders are split over the first text_tp ranks in use */
     /* list[i]: number of transformer blocks that the user requested for pipeline stage i; nlist:
      * number of stages in this list. If nlist is 0, the stages are balanced by the costs of their
      * blocks. */
@@ -40,14 +41,15 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
 /* Returns 1 if parallelism along `axis` splits neither the network nor the tokens, so that it is
  * possible for transformers that each rank must compute as a whole (xd_dit_info.whole). */
 int       xd_plan_keeps_whole(xd_axis axis);
-/* Returns the number of exact steps (without stale data) at the start of a request. */
+/* Returns the number of exact steps (which use no values of earlier steps) at the start of a
+ * request. */
 int       xd_plan_exact(const xd_plan *p);
 
 /* Divides n transformer blocks into `stages` runs of consecutive blocks so that the slowest stage
  * takes as little time as possible: stage i gets blocks [cut[i], cut[i + 1]). `cost` contains the
- * costs of the n blocks. `head` is an extra cost of the first stage, and `tail` an extra cost of
- * the last stage, in the unit of `cost`. `speed` contains the relative speeds of the stages, or is
- * NULL if all stages are equally fast. */
+ * costs of the n blocks. `head` is an extra cost of the first pipeline stage, and `tail` an extra
+ * cost of the last stage, in the unit of `cost`. `speed` contains the relative speeds of the
+ * stages, or is NULL if all stages are equally fast. */
 void xd_plan_balance(const double *cost, int n, int stages, double head, double tail,
                      const double *speed, int *cut);
 

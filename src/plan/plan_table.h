@@ -30,8 +30,8 @@ typedef enum xd_plan_needs {
 
 /* Values that tell how a plan's image differs from the image of one rank. XD_SAME_BITS: the images
  * are bit-identical; XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently;
- * XD_STALE_STEPS: some steps use stale data; XD_CODED_MESSAGES: messages between hosts are rounded
- * to 8 bits. For a plan, these values of all its options are combined by bitwise OR. */
+ * XD_STALE_STEPS: some steps use values of earlier steps; XD_CODED_MESSAGES: messages between hosts
+ * are rounded to 8 bits. For a plan, these values of all its options are combined by bitwise OR. */
 enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2, XD_CODED_MESSAGES = 4 };
 
 /* Flags of xd_plan_row.always: an option is printed among a plan's flags, or in its description,
@@ -80,7 +80,7 @@ int         xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
 /* Sets the value of option r in plan a. xd_plan_put does not support options of kind TEXT. */
 void        xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
 /* Returns the value of an option as text, such as "2", "1" for a flag, or "every". Returns "" if
- * the option is not given. */
+ * the plan does not set the option. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
 /* For an option that sets a degree of parallelism: returns this degree (the number of ranks along
  * the axis), at least 1. */
@@ -95,12 +95,12 @@ int         xd_plan_patches(const xd_parallel *a);
 /* ---- all options -------------------------------------------------------------------------- */
 
 /* xd_plan_flags appends the plan as flags ("--ulysses_degree 2 --use_parallel_vae"), and
- * xd_plan_name appends the plan's short name ("u2vae"). Both functions include only options that
- * have an effect. */
+ * xd_plan_name appends the plan's short name ("u2vae"). xd_plan_flags and xd_plan_name include only
+ * options that have an effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
-/* Appends the plan's options other than degrees, with defaults filled in, as " (4 patches, 1
- * warm-up, VAE rows)". */
+/* Appends those options of the plan that are not degrees of parallelism, with defaults filled in,
+ * as " (4 patches, 1 warm-up, VAE rows)". */
 void xd_plan_details(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 /* Returns how the plan's image differs from the image of one rank, by combining xd_plan_row.changes
  * of all options that have an effect. */

@@ -65,15 +65,15 @@ typedef struct xd_machine {
     double   cache;                 /* bytes of weights that stay in the CPU caches of a rank */
 } xd_machine;
 
-/* Reads a machine description from a file that xd_machine_write wrote, or makes a description from
- * a name such as "8xH100", "2x8xL40" or "H200". */
+/* Reads the description of a machine from a file that xd_machine_write has written, or makes a
+ * description from a name such as "8xH100", "2x8xL40" or "H200". */
 xd_status   xd_machine_read(xd_machine *m, const char *name, xd_err *e);
-/* Describes the machine of this process with this many ranks. The description is read from the
- * result of `xdit probe` (the file of xd_machine_home). If `xdit probe` was not run on this
+/* Describes the machine on which this process runs, for `ranks` ranks. The description is read from
+ * the result of `xdit probe` (the file of xd_machine_home). If `xdit probe` was not run on this
  * machine, xd_machine_here briefly measures the machine's peak FLOP rate, and estimates the FLOP
  * rates of GEMM, attention and convolution kernels as fractions of it. The text m->name tells
  * whether the rates are measured or estimated. The disk speed may come from a run of `xdit probe`
- * with another number of ranks. `dev` must not be a count device, because the rates of `dev` are
+ * with another number of ranks. `dev` must be a device that computes, because its rates are
  * measured. */
 xd_status   xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
 /* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is

@@ -2,8 +2,9 @@
  * machine.
  *
  * The request runs once for every rank of the plan on a count device, which computes nothing and
- * records the rank's work. From the records of all ranks, a simulation then computes when the ranks
- * compute and wait (simulate.h). A prediction needs neither weights nor real ranks. */
+ * records which kernels the rank calls. From the records of all ranks, a simulation then computes
+ * when the ranks compute and wait (simulate.h). A prediction needs neither weights nor real
+ * ranks. */
 #ifndef XD_PREDICT_PREDICT_H
 #define XD_PREDICT_PREDICT_H
 
@@ -21,7 +22,7 @@ typedef struct xd_prediction_rank {
      * hosts (between) */
     double  sent, between;
     double  sent_all; /* bytes that the rank sends per request */
-    /* Bytes sent in all steps of an image, for each text of the request. */
+    /* Bytes sent in all steps of an image, for each group of prompts (xd_predicted_text). */
     double  denoised[XD_PREDICTED_TEXTS];
     /* Number of blocks, and number of blocks that are copied to the device each time they are used
      * (streamed): of the transformer, and of the text encoder with the most streamed blocks. */
@@ -80,7 +81,8 @@ typedef struct xd_prediction {
     double              streamed;
     double              upload; /* bytes/s at which these weights are copied to the device */
     int                 apart;  /* 1: transformer and VAE are never loaded together */
-    /* fits: 1 if the request fits into memory; stale: 1 if some steps use stale data */
+    /* fits: 1 if the request fits into memory; stale: 1 if some steps use values of earlier
+     * steps */
     int                 fits, stale;
     int                 coded; /* 1: messages between hosts are rounded to 8 bits */
     /* Fraction of the transformer's block ranges that a step cache is expected to skip; exact_s and
@@ -115,9 +117,10 @@ double    xd_reading_wait_s(double cold, double speed, double room, double besid
 /* Adds the waits for weights that must be read from a disk (xd_context.cold) to the predicted
  * times. `last_text_s` is the predicted time of the last text encoder. */
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s);
-/* Estimates the work that the request's step cache skips. The step cache taylorseer skips steps by
- * a schedule, which is used here. For step caches that measure changes, half of the steps after the
- * warm-up are assumed to be skipped, up to the cache's limits. */
+/* Estimates which fraction of the transformer's blocks the request's step cache skips. The step
+ * cache taylorseer skips steps by a schedule, which is used here. For step caches that measure
+ * changes, half of the steps after the warm-up are assumed to be skipped, up to the cache's
+ * limits. */
 void xd_predict_cache(xd_prediction *f, const xd_job *j);
 /* Sets f->exact, f->keeps_refs, f->fast_attn and the numbers of steps in f->text. Returns the
  * number of steps to simulate before the steps that all take equally long. If steps reuse the keys

@@ -7,7 +7,7 @@
 #include "predict/predict.h"
 
 /* Bytes that a rank sends each time it runs a text encoder (text), denoises an image in all steps
- * (denoise, for each text), or decodes an image (decode). */
+ * (denoise, for each group of prompts), or decodes an image (decode). */
 typedef struct xd_part_bytes {
     double     text[XD_MAXTEXT], decode;
     double     denoise[XD_PREDICTED_TEXTS];

@@ -6,8 +6,8 @@
 
 typedef struct xd_candidate {
     xd_parallel   parallel; /* degrees and options of the plan */
-    /* The prediction of the candidate plan. If the plan is refused, some fields of the prediction
-     * are not set. */
+    /* Predicted time and memory of the candidate plan. If the plan is refused, some fields of the
+     * prediction are not set. */
     xd_prediction f;
     xd_err        why;   /* reason why the plan was refused; code XD_OK: the plan was not refused */
     char         *flags; /* malloc'ed flags, such as "--ulysses_degree 2 --use_parallel_vae" */

@@ -4,8 +4,8 @@
 
 #include "base/err.h"
 
-/* Checks the mode `bind` of binding ranks to CPUs. Returns XD_EINVAL if the binding mode is
- * unknown. The binding mode `bind` may be NULL. */
+/* Checks `bind`, the option that tells how ranks are bound to CPUs. Returns XD_EINVAL if the value
+ * of `bind` is unknown. The option `bind` may be NULL. */
 xd_status xd_affinity_check(const char *bind, xd_err *e);
 /* Binds the calling thread, and the threads that it starts later, to this rank's share of its
  * host's CPUs. `bind` is "auto" (bind if the host has several ranks), "cores" (always bind; a

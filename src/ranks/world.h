@@ -20,7 +20,7 @@ typedef struct xd_world {
 } xd_world;
 
 /* Waits for the completion of one message. Returns XD_ECOMM, with the communicator's error message,
- * if the message could not be sent or received. xd_world_wait is a local call. */
+ * if the message could not be sent or received. Other ranks need not call xd_world_wait. */
 xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the
@@ -37,13 +37,13 @@ int       xd_world_all(const xd_world *w, int mine);
  * ranks: if the context of one rank has failed, the contexts of all these ranks fail. */
 void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
 /* Connects an execution context to the abort notices: a notice that another rank has failed makes
- * the context fail, and the context's own failure is sent to the other ranks. xd_world_watch is a
- * local call. */
+ * the context fail, and the context's own failure is sent to the other ranks. xd_world_watch sends
+ * no messages itself. */
 void      xd_world_watch(const xd_world *w, xd_exec *x);
 /* Returns the status with which this rank reports its failure `s` if the failure was not exchanged
  * with the other ranks. Returns XD_ECOMM, because the ranks may now be at different messages. On a
- * rank that works alone or that the plan does not use, returns `s`. xd_world_judge is a local
- * call. */
+ * rank that works alone or that the plan does not use, returns `s`. xd_world_judge sends no
+ * messages. */
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e);
 /* Returns the number of bytes that all used ranks together have sent since this rank's byte counter
  * had the value `since`, or -1 if the number is unknown. */

@@ -2,13 +2,13 @@
  * parallel plan) with the time on one rank.
  *
  * The measurements of the plan and of one rank alternate within one run of the program, because the
- * clock rate of a machine varies. Both run the code of image generation (xd_denoise_*,
+ * clock rate of a machine varies. All measurements run the code of image generation (xd_denoise_*,
  * xd_vae_decode). Each round of the comparison has three timed runs. In the first run, rank 0
  * computes everything alone while the other ranks sleep. In the second run, all ranks run the plan.
- * In the third run, every rank computes everything by itself, all at the same time. The ratio of
- * the times of the first two runs is the speed-up that a user sees. The third run shows how much of
- * the lost speed-up is due to the machine, on which the ranks share the memory bandwidth and the
- * clock of the processor package; the rest is due to the parallel method. */
+ * In the third run, every rank computes everything by itself, all at the same time. The time of one
+ * rank alone divided by the time of the plan is the speed-up that a user sees. The third run shows
+ * how much of the lost speed-up is due to the machine, on which the ranks share the memory
+ * bandwidth and the clock of the processor package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 

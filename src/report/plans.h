@@ -27,8 +27,8 @@ struct xd_plans {
     xd_plan_rank **rank;
 };
 
-/* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure. After a
- * failure, *out contains the plans that the search refused, if any. */
+/* Predicts time and memory of the plans that `args` selects. Free *out with xd_plans_free also
+ * after a failure. After a failure, *out contains the plans that the search refused, if any. */
 xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
 
 /* Writes an SVG file with a drawing of the last step of plan `explain`, or of the XD_DRAWN fastest

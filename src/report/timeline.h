@@ -18,8 +18,8 @@ typedef enum xd_span_kind {
 } xd_span_kind;
 
 typedef struct xd_memory_bars { /* memory of one rank in bytes */
-    /* Bytes of weights, and of activations (work), for each component. In `weights` and `work`,
-     * index 0 is for text encoders, 1 for the transformer, and 2 for the VAE. */
+    /* Bytes of weights (weights) and of activations (work). In both arrays, index 0 is for text
+     * encoders, 1 for the transformer, and 2 for the VAE. */
     double weights[3], work[3];
     double peak;
 } xd_memory_bars;
@@ -48,8 +48,8 @@ typedef struct xd_drawing {
     double      y;
 } xd_drawing;
 
-/* Begins a drawing with a title. `memory` is 1 if the timelines have memory bars, which the legend
- * then explains. */
+/* Begins an SVG drawing with a title. `memory` is 1 if the timelines have memory bars, which the
+ * legend then explains. */
 void      xd_drawing_open(xd_drawing *d, const char *title, int memory);
 /* Draws timeline t with its title below the timelines that were added before. */
 void      xd_drawing_add(xd_drawing *d, const xd_timeline *t, const char *title);

@@ -2,9 +2,9 @@
  * rows of latents.
  *
  * A sampler is independent of the model and of the ranks. A sampler computes its schedule on the
- * host, in the precision of diffusers. A denoising step works on any range of rows, so patches and
- * sequence shards need no special code. The history of a multistep method is one array over all
- * rows of a rank. */
+ * host, in the precision of diffusers. A denoising step can be computed for any range of rows of
+ * the latents, so patches and sequence parallelism need no special code. The history of a multistep
+ * method is one array over all rows of a rank. */
 #ifndef XD_SAMPLER_SAMPLER_H
 #define XD_SAMPLER_SAMPLER_H
 
@@ -47,8 +47,8 @@ typedef struct xd_sched_cfg {
     int     rescale_betas_zero_snr;
     double  sigma_data; /* for SCM: standard deviation of the latents during sampling */
     /* For SCM, in radians: the first timestep, and the second timestep if the request has two
-     * steps. The request sets them, not the config. NaN: the default value. If
-     * intermediate_timesteps is 0, the steps have equal lengths. */
+     * steps. These two numbers come from the request, not from the config. A value of NaN stands
+     * for the default. If intermediate_timesteps is 0, the steps have equal lengths. */
     double  max_timesteps, intermediate_timesteps;
     double  snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
     /* If clip_sample is 1, predicted latents without noise are clipped. If set_alpha_to_one is 1,
@@ -179,9 +179,9 @@ typedef struct xd_sampler {
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int  takes;      /* lists that the sampler accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES */
     int  last_sigma; /* 1: the request's sigmas include the last noise level */
-    /* Writes two factors to of[0] and of[1]. The latents before the step are of[0] times the clean
-     * image plus of[1] times noise. `step` may be the number of steps, which stands for the latents
-     * after the last step. If `shares` is NULL, the sampler cannot start from an image. */
+    /* Writes two factors to of[0] and of[1]. The latents before the step are of[0] times the image
+     * without noise plus of[1] times noise. `step` may be the number of steps, which stands for the
+     * latents after the last step. If `shares` is NULL, the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int  flow; /* 1: the sampler is for models of rectified flow */
 } xd_sampler;
@@ -212,8 +212,9 @@ void              xd_sampler_names(xd_text_buf *b);
  * scheduler_config.json, or NULL if no sampler has the name. */
 const xd_sampler *xd_sampler_find(const char *name);
 /* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If `name` is the name of
- * the model's own sampler `own`, returns `own`. Otherwise returns the first sampler with this name
- * whose field `flow` (rectified flow or not) equals `flow`, or NULL if there is none. */
+ * the model's own sampler `own`, returns `own`. If `own` has another name, returns the first
+ * sampler with the name `name` whose field `flow` (rectified flow or not) equals `flow`, or NULL if
+ * there is none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Returns 1 if stable-diffusion-webui uses this name for sampler s with algorithm_type
  * sde-dpmsolver++. */
@@ -230,7 +231,7 @@ void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 int       xd_sched_has(const xd_sampler *d, const char *key);
 /* Returns 1 if any step of the schedule draws noise. */
 int       xd_sampling_draws(const xd_sampling *s);
-/* Opens the schedule of a request. Close the schedule with xd_sampling_close. */
+/* Computes the noise schedule of a request. Close the schedule with xd_sampling_close. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);
 /* Returns how many steps at the start of the schedule are skipped if strength is below 1, as

@@ -110,8 +110,9 @@ void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, x
 void xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
 void xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat, xd_tensor pred);
 
-/* If a request that starts from an image skips steps, drops the elements of these steps from
- * s->time, s->in_scale and `levels`, an array of s->steps + `more` elements of `size` bytes. */
+/* If a request that starts from an image skips steps, removes the elements of the skipped steps
+ * from s->time, s->in_scale and `levels`, an array of s->steps + `more` elements of `size`
+ * bytes. */
 void xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
 /* Writes two factors to of[0] and of[1]. The latents at the noise level with cumulative alpha
  * product acp are of[0] times the image plus of[1] times noise. */

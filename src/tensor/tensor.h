@@ -29,7 +29,7 @@ typedef enum xd_dtype {
     XD_BOOL,
     /* Block types, which only occur in GGUF files: 32 elements, or 256 elements for types whose
      * name ends in _K and for XD_IQ4_XS, are stored together with their scales as one block. A
-     * function accepts tensors of block types only if its comment mentions block types. */
+     * function accepts tensors of GGUF block types only if its comment says so. */
     XD_Q8_0,
     XD_Q4_0,
     XD_Q4_1,
@@ -100,9 +100,10 @@ float   xd_f8e4m3_f32(uint8_t v);
 uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
 
-/* Copies n contiguous elements of a float type (F32 F16 BF16 F64 F8E4M3 F8E5M2), or complete blocks
- * of a block type, to another float type (F32 F16 BF16 F8E4M3). The data at `from` need not be
- * aligned. xd_convert is scalar C code, for loading and tests, not for inner loops. */
+/* Copies n contiguous elements of a float type (F32 F16 BF16 F64 F8E4M3 F8E5M2), or complete
+ * quantization blocks of a GGUF block type, to another float type (F32 F16 BF16 F8E4M3). The data
+ * at `from` need not be aligned. xd_convert is scalar C code, for loading and tests, not for inner
+ * loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
 /* Converts elements [first, first + n) of the tensor at `from`, as xd_convert does. For block
  * types, the range may begin and end inside a quantization block. */

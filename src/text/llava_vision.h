@@ -25,7 +25,7 @@ typedef struct xd_llava_vision_glob {
 
 /* Rows of a table of config keys (xd_field) that describe the vision tower. `V` is the struct into
  * which the config is read; its member `m` has the type xd_llava_vision. CLIP_AT(k) is the offset
- * of member k of m.clip. */
+ * of member k of the member `clip` of m. */
 #define XD_LLAVA_VISION_FIELDS(V, m, CLIP_AT)                                                      \
     XD_CLIP_VISION_FIELDS("vision_config.", CLIP_AT, 32, "quick_gelu", 1e-5),                      \
         { "vision_config.model_type", offsetof(V, m.clip.model_type), 's', 0,                      \
@@ -44,8 +44,8 @@ xd_status xd_llava_vision_check(xd_llava_vision *c, int64_t width, xd_err *e);
 int64_t   xd_llava_vision_tokens(const xd_llava_vision *c);
 /* Declares the weights of the vision tower outside of its blocks. */
 void      xd_llava_vision_weights(xd_decl *d, const xd_llava_vision *c, xd_llava_vision_glob *g);
-/* Runs the vision tower, whose blocks are the first blocks of the network, on the images r->pixels.
- * Writes the images' embeddings to `rows`, [tokens,E] f32. */
+/* Runs the vision network (tower), whose blocks are the first blocks of the complete network, on
+ * the images r->pixels. Writes the images' embeddings to `rows`, [tokens,E] f32. */
 void      xd_llava_vision_run(xd_exec *x, const xd_net *n, const xd_llava_vision *c,
                               const xd_llava_vision_glob *g, const xd_text_read *r, xd_tensor rows);
 

@@ -90,16 +90,16 @@ typedef struct xd_qwen3_vision_block {
  * language model's token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
 /* Declare the vision network's weights outside of its blocks, and the weights of one of its blocks.
- * The scope of tensor names must be the vision tower for xd_qwen_vision_weights, and the block for
- * xd_qwen_vision_block_weights. */
+ * The scope (prefix) of tensor names must be that of the vision network for xd_qwen_vision_weights,
+ * and that of the block for xd_qwen_vision_block_weights. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_block *w);
 /* Runs one block of the vision tower, with the data that xd_qwen_vision_run has put into
  * s->local. */
 void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_block *w,
                             xd_state *s);
-/* Runs the vision tower, which is blocks [0, depth) of the network, on the images r->images. Writes
- * the image embeddings to `rows`, [tokens,E] f32. */
+/* Runs the vision network (tower), which consists of the first `depth` blocks of the complete
+ * network, on the images r->images. Writes the image embeddings to `rows`, [tokens,E] f32. */
 void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                         const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
 /* In the token embeddings h [n,E] f32, replaces the rows of image tokens by the first E columns of

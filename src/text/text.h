@@ -50,7 +50,7 @@ typedef struct xd_text_tower {
      * images have any size, and their pixels are in xd_text_image. */
     int64_t side;
     /* Number of blocks at the start of the language model after each of which image features are
-     * added to the hidden state. These features follow the embeddings in
+     * added to the hidden state. The image features follow the embeddings in
      * xd_text_read.image_rows. */
     int     deep;
 } xd_text_tower;
@@ -70,12 +70,12 @@ struct xd_text {
     int64_t    (*reads)(const void *cfg);
     /* returns P, the width of the pooled embedding; NULL: the encoder has no pooled embedding */
     int64_t    (*pooled)(const void *cfg);
-    /* Encodes ids [n], which are in host memory, to out->tok [n,E]. If the encoder has a pooled
-     * embedding, `encode` also computes it. The tensors out->tok and out->pooled are allocated from
-     * the arena. The first `real` ids are text; the other ids are padding. Attention does not read
-     * padding (transformers' attention_mask), but the rows of padding tokens are computed in the
-     * same way as the rows of text tokens. An encoder runs its blocks with xd_net_block, and marks
-     * and rewinds x->tmp around each block. */
+    /* Encodes the n token ids `ids`, which are in host memory, to embeddings out->tok [n,E]. If the
+     * encoder has a pooled embedding, `encode` also computes it. The tensors out->tok and
+     * out->pooled are allocated from the arena. The first `real` token ids are text; the other ids
+     * are padding. Attention does not read padding (like attention_mask in the library
+     * transformers), but embeddings of padding tokens are computed too. An encoder runs its blocks
+     * with xd_net_block, and marks and rewinds x->tmp around each block. */
     void (*encode)(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
                    xd_cond *out);
     /* Computes several hidden states of the n tokens and concatenates them along the features:

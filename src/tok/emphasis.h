@@ -1,5 +1,5 @@
-/* emphasis.h - tokenizes prompts whose parts have weights, in the syntax of the A1111 web interface
- * (AUTOMATIC1111/stable-diffusion-webui, "Attention/emphasis"):
+/* emphasis.h - tokenizes prompts in which words have weights, in the syntax of the A1111 web
+ * interface (AUTOMATIC1111/stable-diffusion-webui, "Attention/emphasis"):
  *
  *     (word)      weight 1.1       [word]   weight 1/1.1
  *     (word:1.3)  weight 1.3       \(  \)   characters without a meaning

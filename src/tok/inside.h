@@ -131,7 +131,7 @@ size_t                 xd_tags_attribute(const xd_tags *t, size_t at);
 /* replaces HTML by the text that BeautifulSoup(html, "html.parser").text returns */
 void                   xd_html_text(xd_bytes_buf *text);
 
-/* xd_caption_read and xd_caption_end are the first and the last step of the xd_caption functions.
+/* The functions xd_caption_... begin with xd_caption_read and end with xd_caption_end.
  * xd_caption_read appends `text` to a buffer as valid UTF-8. xd_caption_end returns the buffer as a
  * string, or NULL if out of memory. */
 void  xd_caption_read(const char *text, xd_bytes_buf *out);
@@ -144,15 +144,16 @@ typedef struct xd_skim {
     const char *p;
     size_t      len, at;
 } xd_skim;
-typedef struct xd_skimmed { /* the parts of a tokenizer.json */
+typedef struct xd_skimmed { /* a tokenizer.json, split into its vocabulary, its merges and
+                             * everything else */
     xd_bytes_buf rest;      /* the JSON text; vocab is replaced by {}, merges by [] */
     /* JSON texts of model.vocab (an object) and of model.merges in a tokenizer.json; NULL: the file
      * does not contain it. */
     xd_slice     vocab, merges;
 } xd_skimmed;
-/* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and out->merges
- * point into `text`; the caller frees out->rest. If the JSON text is invalid, out->rest is the
- * complete text. */
+/* Splits a tokenizer.json into its vocabulary, its merges and everything else. out->vocab and
+ * out->merges point into `text`; the caller frees out->rest. If the JSON text is invalid, out->rest
+ * is the complete text. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
 /* Each of the functions xd_skim_... skips white space and reads one JSON token, or returns 0 if the
  * text continues with a token of another kind. */
@@ -281,8 +282,8 @@ typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for err
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status        xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void             xd_bpe_close(xd_bpe *b);
-/* Makes s the unknown piece, which represents bytes without a piece. Refuses a vocabulary that
- * contains neither s nor a piece for every byte. */
+/* Makes s the piece that represents bytes which no vocabulary piece contains. Refuses a vocabulary
+ * that contains neither s nor a piece for every byte. */
 xd_status        xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 /* Appends the ids of one word of CLIP's tokenizer. */
@@ -331,7 +332,7 @@ typedef struct xd_cuts {
     size_t       n, cap;
     int          failed;
 } xd_cuts;
-/* Splits a text, which must be valid UTF-8, into the matches of the pattern and the parts between
+/* Splits a text, which must be valid UTF-8, into the matches of the pattern and the text between
  * matches. The caller frees the array c->p of cuts. */
 void xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
 /* Removes matches from a split text, or merges them with their neighbours, as `how` tells. If
@@ -367,7 +368,7 @@ typedef struct xd_bert_rules {
     int         split_chinese; /* 1: each Chinese character becomes a word */
     /* strip: 1 if accents are removed; lower: 1 if the text is converted to lower case. */
     int         strip, lower;
-    /* Prefix of pieces that do not begin a word ("##"); borrowed. */
+    /* Prefix of vocabulary pieces that do not begin a word, such as "##"; borrowed. */
     const char *prefix;
     /* Maximum number of characters of a word; a longer word becomes a single token with the id for
      * unknown words. */
@@ -431,8 +432,8 @@ void    xd_tok_open_bytes(xd_tok *t); /* makes t ByT5's tokenizer, which has no 
 /* Returns the id of the piece s in the vocabulary without added tokens, or -1 if the vocabulary
  * does not contain it. */
 int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len);
-/* Appends the normalized form of a text. The text must be valid UTF-8; the normalized form may
- * contain invalid UTF-8. */
+/* Appends the normalized form of a text. The text to normalize must be valid UTF-8; the normalized
+ * text may contain invalid UTF-8. */
 void    xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
 /* Makes `s` an added token, unless it already is one. The added token gets the id of the vocabulary

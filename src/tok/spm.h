@@ -1,9 +1,10 @@
 /* spm.h - C interface to the SentencePiece library: opens a tokenizer model from memory and finds
  * the ids of its pieces.
  *
- * The library checks the model and owns the pieces. SentencePiece's segmentation is not used;
- * unigram.c searches the best segmentation. SentencePiece adds scores in f32, but transformers'
- * tokenizers add them in f64, so that ties (as in a row of dots) would be resolved differently. */
+ * The SentencePiece library checks the tokenizer model and owns its pieces. SentencePiece's own
+ * segmentation is not used; unigram.c searches for the best segmentation of a text into pieces.
+ * SentencePiece adds scores in f32, but transformers' tokenizers add them in f64, so that ties (as
+ * in a row of dots) would be resolved differently. */
 #ifndef XD_TOK_SPM_H
 #define XD_TOK_SPM_H
 

@@ -17,7 +17,7 @@ xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
 /* Opens a T5 tokenizer from the file spiece.model in a directory. If there is no spiece.model,
  * builds a SentencePiece model in memory from tokenizer.json. */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
-/* Functions that open a tokenizer from memory, without the other files of a directory.
+/* Open a tokenizer from the contents of one or two files in memory, without a directory.
  * xd_tok_open_spiece reads a spiece.model, and adds T5's 100 sentinels. xd_tok_open_json reads a
  * tokenizer.json: a BPE model with a pre-tokenizer is a language model's, a BPE model without a
  * pre-tokenizer is CLIP's, and a WordPiece model is BERT's. xd_tok_open_bpe reads CLIP's vocabulary
@@ -116,7 +116,7 @@ char *xd_caption_strip(const char *text);
 /* Cleans a prompt as diffusers' prompt_clean does: repairs text as ftfy does, replaces HTML
  * entities, and replaces runs of white space by one space. */
 char *xd_caption_clean(const char *text);
-/* Cleans a prompt as two calls of diffusers' _clean_caption do: removes parts that are typical of
+/* Cleans a prompt as two calls of diffusers' _clean_caption do: removes text that is typical of
  * captions from the web, such as URLs, HTML tags, file names and sizes. */
 char *xd_caption_of_web(const char *text);
 /* Returns the quoted passages of a prompt, "A" or “B”, as 'Text "A". Text "B". ', each passage

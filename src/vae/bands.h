@@ -63,8 +63,8 @@ typedef struct xd_band {
 } xd_band;
 
 /* Runs a function on each band of a map [1,H,W,C], with `reach` additional rows above and below the
- * band. `run` may overwrite the rows of its band. If last_first is 1, the last band comes first,
- * and `run` may also overwrite the memory after the rows of its band. */
+ * band. The function `run` may overwrite the rows of its band. If last_first is 1, the last band
+ * comes first, and `run` may also overwrite the memory after the rows of its band. */
 typedef struct xd_band_pass {
     xd_tensor map;
     int       reach;
@@ -74,7 +74,8 @@ typedef struct xd_band_pass {
     void     *ctx;
 } xd_band_pass;
 void xd_band_each(xd_exec *x, const xd_band_pass *a);
-/* Computes xd_band_enlarge for one band, out [1,2n,2W,C']. */
+/* Does for one band of n rows what xd_band_enlarge does for a complete map; `out` is
+ * [1,2n,2W,C']. */
 void xd_band_enlarge_one(xd_exec *x, xd_tensor out, const xd_band *b, const xd_cnv w[4]);
 
 #endif

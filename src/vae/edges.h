@@ -20,7 +20,7 @@ typedef struct xd_edges { /* input of a convolution that is padded at its edges 
     /* wide: 1 if each row and each column occurs twice in the convolution's input. time: 1 if each
      * frame except the first occurs twice. */
     int         wide, time;
-    /* Strides of the convolution; 0 means 1. */
+    /* Strides of the convolution over frames (time) and over rows and columns (wide); 0 means 1. */
     int         stride_time, stride_wide;
 } xd_edges;
 
@@ -29,8 +29,8 @@ typedef struct xd_edges { /* input of a convolution that is padded at its edges 
  * first. */
 void xd_edges_conv(xd_exec *x, xd_tensor out, const xd_edges *f, const xd_cnv *w, xd_tensor plus);
 
-/* Receives the result of a convolution frame by frame. `before` writes to `frame` [1,H,W,C] the
- * values that are added to frame t of the result; `after` gets the sum. */
+/* Functions that receive the result of a convolution frame by frame. `before` writes to `frame`
+ * [1,H,W,C] the values that are added to frame t of the result; `after` gets the sum. */
 typedef struct xd_edges_sink {
     void  (*before)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
     void  (*after)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
@@ -40,8 +40,9 @@ void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, co
 
 /* Computes out = conv(in) + plus with a kernel of 3 x 3 x 3, where plus may be absent or the tensor
  * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. The padded input has a copy of row 1
- * above row 0, and a copy of the second to last row below the last row. Columns are padded in the
- * same way. An image must have at least two rows and two columns. */
+ * above row 0, and a copy of the second to last row below the last row. Columns of the input are
+ * padded like rows: by a copy of column 1 on the left and of the second to last column on the
+ * right. An image must have at least two rows and two columns. */
 void xd_mirror_conv(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus);
 
 /* Computes h += proj(attention(q, kv)). The attention has one head, which is as wide as the map.

@@ -15,7 +15,7 @@ enum { XD_PAST = 2 }; /* number of earlier frames that a 3D convolution reads */
  * compute type. */
 xd_tensor xd_map_as(xd_exec *x, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C);
 xd_tensor xd_map(xd_exec *x, int64_t T, int64_t H, int64_t W, int64_t C);
-/* Allocates the next current map at the arena position `base`. xd_map_at moves no data, so the
+/* Allocates a new current feature map at the arena position `base`. xd_map_at moves no data, so the
  * contents of the old map at this position can still be read. */
 xd_tensor xd_map_at(xd_exec *x, size_t base, int64_t T, int64_t H, int64_t W, int64_t C);
 /* Returns a view of a contiguous map as rows [n,C]. */
@@ -53,8 +53,8 @@ xd_tensor xd_map_spread(xd_tensor to, int64_t a, int64_t b);
 void      xd_map_unpack(xd_exec *x, xd_tensor to, xd_tensor y, int64_t f, int64_t ft, int64_t at);
 
 /* Check that this rank's pixels have the height and the width of its latents (or moments) times f,
- * and that the latents have C channels. A rank's band of rows may be empty. A video must have
- * `frames` latent frames. */
+ * and that the latents have C channels. A rank may hold no rows of the image. Latents of a video
+ * must have `frames` frames. */
 int  xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C);
 int  xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
                        int64_t frames);

@@ -18,8 +18,8 @@ typedef struct xd_vae_info {
     int         timed; /* 1: the decoder reads a timestep (xd_decoding) */
     int         alone; /* 1: the first latent frame always decodes to one frame */
     /* Above 0: a video consists of at least one clip of chunk[1] frames, which are encoded as
-     * chunk[0] latent frames. Its end has shared[1] more frames, which are encoded as shared[0]
-     * more latent frames. */
+     * chunk[0] latent frames. At the end of the video, shared[1] more frames are encoded as
+     * shared[0] more latent frames. */
     int64_t     chunk[2], shared[2];
     int64_t     tile[2];    /* number of rows and of columns of latent cells in a tile */
     double      overlap[2]; /* overlap of neighbouring tiles, as a fraction of a tile */
@@ -38,9 +38,9 @@ typedef struct xd_vae_info {
     /* A value P above 0: each latent cell combines P x P smaller cells (inner cells). Latent
      * channel c P^2 + P y + x is channel c of the inner cell in row y and column x. */
     int         pack;
-    /* [channels / P^2 + 1] RGB values in [-1,1]. Element i is the colour that channel i of an inner
-     * cell contributes to the cell's colour; the last element is a constant colour. If `rgb` is
-     * NULL, these values are unknown. */
+    /* Array of channels / P^2 + 1 RGB colours in [-1,1], for previews. Element i is the colour that
+     * channel i of an inner cell contributes to the cell's colour; the last element is a constant
+     * colour. If `rgb` is NULL, these values are unknown. */
     const float (*rgb)[3];
 } xd_vae_info;
 
@@ -52,8 +52,9 @@ typedef struct xd_vae {
      * nothing for the files of other networks. NULL: weight files of this class have no config. */
     xd_status (*describe)(const xd_source *file, const xd_vae_info *own, xd_text_buf *b, xd_err *e);
     /* Decodes latents `lat` [T,h,w,C] F32 to pixels `rgb` [frames,height,width,3] F32 in about
-     * [-1,1], in the caller's memory. Before the call, the caller must undo the scaling of the
-     * latents. `decode` allocates scratch memory from the arena x->tmp and rewinds the arena. */
+     * [-1,1], in the caller's memory. The caller must have undone the scaling of the latents before
+     * it calls `decode`. `decode` allocates scratch memory from the arena x->tmp and rewinds the
+     * arena. */
     void      (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
     /* Returns the latents z [T,h,w,C] F32 normalized, for autoencoders whose weight files contain
      * the mean and the standard deviation of latents. If `normalize` is NULL, latents are not
@@ -83,9 +84,10 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
  * blocks. */
 xd_status xd_vae_blocks(xd_names *types, const char *key, const char *type, int n, xd_err *e);
 
-/* Returns the number of frames to which t latent frames (t >= 1) decode. Returns t if cell[0] is 1.
- * If cell[0] is larger than 1, each latent frame decodes to cell[0] frames, except that the first
- * latent frame decodes to a single frame if t is odd or `alone` is set. */
+/* Returns the number of frames to which t latent frames (t >= 1) decode. If a latent frame
+ * represents one frame (cell[0] is 1), returns t. If cell[0] is larger than 1, each latent frame
+ * decodes to cell[0] frames, except that the first latent frame decodes to a single frame if t is
+ * odd or `alone` is set. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
 /* Returns the number of latent frames to which n frames (n >= 1) are encoded. If `alone` is set,
  * frames after the last complete latent frame are not encoded. If videos consist of clips
@@ -100,12 +102,13 @@ struct xd_deal {
     int        rank; /* number of this rank */
     /* [xd_vae_tiles] rank of each tile; tiles are in row-major order. */
     const int *owner;
-    /* Sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its tiles in
-     * ascending order of their numbers. The tile must not change until `wait` is called. */
+    /* Function that sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its
+     * tiles in ascending order of their numbers. The tile must not change until `wait` is
+     * called. */
     void       (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
-    /* Called on rank 0: receives a tile that rank `from` has computed. */
+    /* Function that rank 0 calls to receive a tile that rank `from` has computed. */
     void       (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
-    /* Waits until rank 0 has received all tiles of this rank. */
+    /* Waits until rank 0 has received all tiles that this rank has sent. */
     void       (*wait)(const xd_deal *d, xd_exec *x);
 };
 

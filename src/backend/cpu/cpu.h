@@ -48,7 +48,8 @@ typedef struct xd_kernels {
     void  (*qknorm)(const xd_qknorm *a);
     void  (*rotate)(const xd_rotate *a);
     void  (*linattn)(const xd_linattn *a);
-    /* Implements xd_four_quantize (backend/four.h). The kernel `four` runs on one thread. */
+    /* Implements xd_four_quantize (backend/four.h). The kernel `four`, which quantizes to four-bit
+     * integers, runs on one thread. */
     void  (*four)(void *to, const float *from, int64_t n);
     /* Runs the epilogue of a GEMM for rows [r0, r0+n) and columns [c0, c0+m) of the output:
      * out = residual + gate * act(acc + bias). `acc` holds the sums of the n rows and m columns;
@@ -81,24 +82,29 @@ typedef struct xd_kernels {
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512, xd_kernels_avx512bf16;
 
 const xd_kernels *xd_cpu_kernels(xd_isa isa);
-/* Implementations of the kernel `qknorm` (qknorm.c), one for each instruction set. */
+/* Implementations of the kernel `qknorm`, norm and RoPE of queries and keys (qknorm.c), one for
+ * each instruction set. */
 void              xd_qknorm_c(const xd_qknorm *a);
 void              xd_qknorm_avx2(const xd_qknorm *a);
 void              xd_qknorm_avx512(const xd_qknorm *a);
 void              xd_qknorm_avx512bf16(const xd_qknorm *a);
-/* Implementations of the kernel `rotate` (rotate.c), one for each instruction set. */
+/* Implementations of the kernel `rotate`, which rotates groups of features (rotate.c), one for each
+ * instruction set. */
 void              xd_rotate_c(const xd_rotate *a);
 void              xd_rotate_avx2(const xd_rotate *a);
 void              xd_rotate_avx512(const xd_rotate *a);
 void              xd_rotate_avx512bf16(const xd_rotate *a);
-/* Implementations of the kernel `linattn` (linattn.c), one for each instruction set. */
+/* Implementations of the kernel `linattn`, linear attention (linattn.c), one for each instruction
+ * set. */
 void              xd_linattn_c(const xd_linattn *a);
 void              xd_linattn_avx2(const xd_linattn *a);
 void              xd_linattn_avx512(const xd_linattn *a);
 void              xd_linattn_avx512bf16(const xd_linattn *a);
-/* Implements the op `code` for all instruction sets (code.c). */
+/* Implements the operation `code`, which converts attention heads to 8-bit codes and back, for all
+ * instruction sets (code.c). */
 void              xd_code_rows(const xd_kernels *k, const xd_code *a);
-/* Implementations of the kernel `four` (four.c), one for each instruction set. */
+/* Implementations of the kernel `four`, which quantizes to four-bit integers (four.c), one for each
+ * instruction set. */
 void              xd_four_c(void *to, const float *from, int64_t n);
 void              xd_four_avx2(void *to, const float *from, int64_t n);
 void              xd_four_avx512(void *to, const float *from, int64_t n);
@@ -145,8 +151,8 @@ size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
 /* Type of functions that compute the sums of products of a GEMM for rows [r0, r0+n) and columns
- * [c0, c0+m) of the output. The function stores the sums to acc, whose rows have XD_PLAIN_COLS
- * floats. */
+ * [c0, c0+m) of the output. A function of this type stores the sums to acc, whose rows have
+ * XD_PLAIN_COLS floats. */
 enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
 typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0,
                               int64_t m);

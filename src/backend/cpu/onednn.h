@@ -19,10 +19,10 @@ typedef const dnnl_memory_desc_t *xd_md_ref;
 
 enum { XD_PRIM_KEY = 32, XD_PRIM_ARGS = 8 };
 
-/* A cached oneDNN primitive. Its key consists of all types, shapes and options that determine it.
- * The primitive descriptor is created together with the cache entry, because it determines the
- * scratch bytes. The primitive itself, which contains the generated code, is created at the first
- * run. */
+/* A cached oneDNN primitive. The key of a primitive consists of all types, shapes and options that
+ * determine it. The primitive descriptor is created together with the cache entry, because it
+ * determines the scratch bytes. The primitive itself, which contains the generated code, is created
+ * at the first run. */
 typedef struct xd_prim {
     int64_t               key[XD_PRIM_KEY];
     dnnl_primitive_desc_t pd; /* NULL: oneDNN cannot compute this kind of call */
@@ -59,8 +59,8 @@ typedef struct xd_post {
 xd_prim    *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
 /* Adds a primitive descriptor (or NULL) to the cache, which then owns the descriptor. */
 xd_prim    *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
-/* Creates a primitive outside the cache. The caller must free the new primitive with
- * xd_prim_free. */
+/* Creates a primitive that is not in the cache of primitives. The caller must free the new
+ * primitive with xd_prim_free. */
 xd_prim    *xd_prim_new(dnnl_primitive_desc_t pd);
 void        xd_prim_free(xd_prim *p);
 /* Exchanges the contents of primitive `p`, which is in the cache, and primitive `q`. */
@@ -100,11 +100,12 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
 
 /* Writes two memory descriptors of a weight. `plain` describes the weight as the source stores it
  * ([out,in(,taps)], in the source's type). `packed` describes the weight in the layout in which
- * this device packs it. The caller frees both descriptors. */
+ * this device packs it. The caller must free both memory descriptors. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
-/* Returns the reorder from the plain to the packed descriptor of a weight, or NULL if oneDNN has no
- * such reorder. Reorders are cached, because a network has many weights of a few shapes. */
+/* Returns the primitive that converts a weight from the plain to the packed layout, or NULL if
+ * oneDNN has no such primitive. Primitives that reorder weights are cached, because a network has
+ * many weights of a few shapes. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
 xd_md_ref xd_weight_packed(const xd_prim *p); /* returns the packed descriptor of reorder p */
 /* Empties the cache of primitives if it is full. Without this limit on the cache, the memory of a

@@ -103,7 +103,7 @@ typedef struct xd_cuda_pinned {
 
 /* Two events of the last fetch to one of the XD_FETCH_PLACES buffers (fetch.c). The event `free` is
  * reached when the work that was queued before the fetch has ended, so that the fetch may overwrite
- * the buffer. The event `filled` is reached when the fetch has ended. */
+ * the buffer. The event `filled` is reached when the fetch (the copy to the device) has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
 /* Events of the timestamps that xd_dev_ops.stamp queues. The event `first` was reached at the time
@@ -239,8 +239,8 @@ xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
  * supports. */
 xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e);
 /* Queues a kernel on a grid of gx x gy blocks of `threads` threads with `shared` bytes of shared
- * memory. `args` is the kernel's struct of arguments, which is copied. An empty grid returns
- * XD_OK. */
+ * memory. `args` is the kernel's struct of arguments, which is copied. If the grid is empty,
+ * xd_cuda_launch does nothing and returns XD_OK. */
 xd_status xd_cuda_launch(xd_cuda_dev *c, int kernel, int64_t gx, int64_t gy, int threads,
                          size_t shared, void *args);
 /* Queues a kernel with one thread for each of n elements. */
@@ -272,8 +272,8 @@ static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
     return !t->p || (t->d[0] == 1 && n != 1) ? 0 : t->s[0];
 }
 
-/* Returns the offset of the next buffer in scratch memory. The previous buffer begins at offset
- * `at` and contains `elements` elements of `size` bytes. */
+/* Returns the offset in scratch memory of the buffer that follows another one. The previous buffer
+ * begins at offset `at` and contains `elements` elements of `size` bytes. */
 static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 {
     return at + ((size_t)elements * size + 255) / 256 * 256;
@@ -348,8 +348,8 @@ typedef struct xd_cuda_product {
     const void  *w;
     int64_t      s_w;  /* number of elements from one row of w to the next row */
     const void  *bias; /* bias [O], or NULL */
-    /* For F8E4M3 operands: sx has the scales of the rows of `in`, and sw the scales of the rows of
-     * `w`. sx and sw are NULL if the operands have no scales. */
+    /* For F8E4M3 operands: sx contains the scales of the rows of `in`, and sw the scales of the
+     * rows of `w`. sx and sw are NULL if the operands have no scales. */
     const float *sx, *sw;
     xd_dtype     bias_type; /* type of the bias; cuBLASLt only supports the type of out */
     int          gelu;      /* 1: the activation is GELU with tanh */

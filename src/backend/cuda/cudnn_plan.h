@@ -55,7 +55,7 @@ typedef struct xd_cudnn_plan {
 } xd_cudnn_plan;
 
 /* Addresses of the operands of one call; `scale` is read from host memory during the call.
- * Addresses of operands that the plan does not have are NULL. */
+ * Addresses of operands that the execution plan does not use are NULL. */
 typedef struct xd_cudnn_operands {
     const void    *in, *w, *bias, *residual; /* operands of a convolution, which also has `out` */
     const void    *q, *k, *v;

@@ -11,15 +11,17 @@
  * XD_EUNSUPPORTED if there is no driver or the driver is too old, and XD_EDEVICE if the driver does
  * not start. On failure, the message in e tells the reason. */
 xd_status            xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
-/* Returns the functions of cuBLASLt. Returns XD_EUNSUPPORTED if cuBLASLt is not installed. */
+/* Returns a table of pointers to the functions of cuBLASLt. Returns XD_EUNSUPPORTED if cuBLASLt is
+ * not installed. */
 xd_status            xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
 /* Returns the version of the loaded cuBLASLt, for example 130002 for 13.0.2, or 0 if the version is
  * unknown. */
 size_t               xd_cuda_cublaslt_version(void);
-/* Returns the functions of cuDNN. Returns XD_EUNSUPPORTED if cuDNN is not installed or older than
- * 9.15. */
+/* Returns a table of pointers to the functions of cuDNN. Returns XD_EUNSUPPORTED if cuDNN is not
+ * installed or older than 9.15. */
 xd_status            xd_cuda_load_cudnn(const xd_cudnn **dnn, xd_err *e);
-/* Returns the functions of NCCL. Returns XD_EUNSUPPORTED if NCCL is not installed. */
+/* Returns a table of pointers to the functions of NCCL. Returns XD_EUNSUPPORTED if NCCL is not
+ * installed. */
 xd_status            xd_cuda_load_nccl(const xd_nccl **nccl, xd_err *e);
 /* Returns the CUDA version that the driver supports, for example 12080 for 12.8, or 0 if the
  * version is unknown. */

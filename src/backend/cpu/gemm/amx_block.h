@@ -50,7 +50,7 @@ typedef struct xd_amx_job {
     size_t      tile_bytes, sum_bytes, tmp_bytes;
 } xd_amx_job;
 
-/* Computes all fields of *t that are not pointers. Before, the caller must set of.a, row_bytes and
+/* Computes all fields of *t that are not pointers. The caller must have set of.a, row_bytes and
  * ready. If `expands` is 1, scratch memory for a chunk of weights, converted to bf16, follows the
  * accumulators. */
 void xd_amx_job_cut(xd_amx_job *t, int expands, int threads);

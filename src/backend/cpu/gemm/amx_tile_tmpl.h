@@ -6,7 +6,7 @@
  *   TILED_IN_PLACE   a macro, if the packed weights already have the layout of amx_block.h; or
  *   weights_at       a function that returns the address of packed step k of a strip. A packed step
  *                    of weights takes at most XD_PAIR_BYTES bytes. A file with weights_at also
- *                    defines expand_step, which expands step k of a chunk of weights to tiles
+ *                    defines expand_step, which expands step k of a chunk of weights to tiles.
  *
  * Tile multiplies leave the other execution units of a core idle. During tile multiplies, the loops
  * prefetch later data, expand the weights of the next step, and run the epilogue (finish.h) of the

@@ -65,7 +65,7 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Computes all fields of *p that are not pointers. Before, the caller must set a, units, rest and
+/* Computes all fields of *p that are not pointers. The caller must have set a, units, rest and
  * panel_bytes. M, the number of input rows, must be above 0. The caller may also set upper limits
  * in the fields deep, rows and side. A limit of 0 selects the default, which suits tiles of XD_TILE
  * rows. If `expands` is 1, the scratch memory also has space for a chunk of weights that is

@@ -1,7 +1,7 @@
 /* e4m3_quads.h - describes the packed layout of e4m3 weights, and converts such weights to bf16.
  *
  * A packed weight starts with the scales of its columns, XD_PANEL scales for each panel (block.h).
- * After the scales, the weight's elements are stored panel by panel, in the layout
+ * The scales are followed by the weight's elements, stored panel by panel, in the layout
  * [quad][XD_PANEL][4]. In packed e4m3 weights, a quad is the weights of four consecutive inputs. */
 #ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 #define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H

@@ -1,7 +1,8 @@
 /* finish.h - computes the epilogue of a GEMM on a tile of accumulators that is still in cache:
  * scales, bias, activation, gate, residual and conversion to the output type.
  *
- * It uses the formulas of kernels.c on vectors of AVX-512 or AVX2. */
+ * The formulas of the epilogue are those of kernels.c, here computed on vectors of AVX-512 or
+ * AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
