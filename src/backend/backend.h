@@ -141,10 +141,10 @@ xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
  * the kind has no instances, *out stays empty, and every rank opens the device `name`. Returns
  * XD_EINVAL if the device kind has fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
-/* Opens a device of a kind that is faster than the first kind of the registry, for rank number
- * `rank` of the `ranks` ranks on this host. No other rank uses the device. Returns XD_EUNSUPPORTED
- * if this machine has no device of a faster kind. Returns another error if this machine has fewer
- * devices of the faster kind than ranks, or if the device cannot be opened. */
+/* Opens a device of a kind that is faster than the first kind of the registry, for use by rank
+ * number `rank` of the `ranks` ranks on this host only. Returns XD_EUNSUPPORTED if this machine has
+ * no device of a faster kind. Returns another error if this machine has fewer devices of the faster
+ * kind than ranks, or if the device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device, which counts bytes and operations of a real device and computes nothing.
  * The count device reports the sizes of scratch memory and packed weights of the device `real`,

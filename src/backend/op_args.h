@@ -1,8 +1,9 @@
 /* op_args.h - checks, for all devices, that the arguments of an op have the types, shapes and
- * strides that backend.h documents. These checks do not dereference device addresses.
+ * strides that backend.h documents. The functions that check arguments do not dereference device
+ * addresses.
  *
- * The checks return XD_EINVAL if arguments are invalid or inconsistent, and XD_EUNSUPPORTED if
- * attention does not support the types or widths. */
+ * Each of these functions returns XD_EINVAL if arguments are invalid or inconsistent, and
+ * XD_EUNSUPPORTED if attention does not support the types or widths. */
 #ifndef XD_BACKEND_OP_ARGS_H
 #define XD_BACKEND_OP_ARGS_H
 

@@ -209,9 +209,9 @@ typedef struct xd_side {
     int         cell;
     void        (*read_pixels)(xd_exec *x, const xd_net *n, int i, xd_tensor rgb, xd_tensor out);
     /* Appends the config of the side network in a published weight file without config.json to b,
-     * as a JSON object; `transformer` is the transformer's config. If the file is not such a weight
-     * file, `describe` appends nothing. If `describe` is NULL, a weight file needs a config.json in
-     * its folder. */
+     * as a JSON object; `transformer` is the transformer's config. If the function does not
+     * recognize the file, it appends nothing. If `describe` is NULL, a weight file needs a
+     * config.json in its folder. */
     xd_status   (*describe)(const xd_source *file, const xd_json *transformer, xd_text_buf *b,
                             xd_err *e);
 } xd_side;

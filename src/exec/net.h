@@ -57,8 +57,8 @@ typedef struct xd_net_def {
      * `prefix`. */
     const char        *lead;
     /* Start of some declared tensor names, such as "visual.". In a file, a name that starts with
-     * `beside` has either no prefix or `prefix`, but never one of `prefixes`. If `beside` is NULL,
-     * this rule applies to no name. */
+     * `beside` has either no prefix or `prefix`, but never one of `prefixes`. `beside` may be
+     * NULL. */
     const char        *beside;
     /* A piece of some declared tensor names, such as "vision_model.", that names in files may lack;
      * NULL: no such piece. */
@@ -108,8 +108,8 @@ xd_status   xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, co
 void        xd_net_close(xd_net *n);
 /* Returns 1 if files may have a tensor of this name that the network does not read. */
 int         xd_net_unread(const xd_net_def *def, const char *name);
-/* Returns the number with which the tensor names of block `layer` begin in the checkpoint. For
- * example, block 19 of the network may be "single_transformer_blocks.0". */
+/* Returns the number that stands for block `layer` in the checkpoint's tensor names. For example,
+ * block 19 of the network may be "single_transformer_blocks.0". */
 int         xd_net_number(const xd_net *n, int layer);
 /* Declares weights to d: the network's weights outside the blocks, and the weights of the blocks of
  * this rank's pipeline stage. */

@@ -1,5 +1,6 @@
 /* reader.h - reads tensors of a weight source as f32, with the same scales and added terms (LoRA)
- * as a model that loads them. Programs that write weight files use these functions. */
+ * as a model that loads them. The functions of reader.h are for programs that write weight
+ * files. */
 #ifndef XD_EXEC_READER_H
 #define XD_EXEC_READER_H
 

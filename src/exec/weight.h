@@ -314,8 +314,8 @@ struct xd_decl {
      * `prefix`. */
     const char        *lead;
     /* Start of some declared tensor names, such as "visual.". In a file, a name that starts with
-     * `beside` has either no prefix or `prefix`, but never one of `prefixes`. If `beside` is NULL,
-     * this rule applies to no name. */
+     * `beside` has either no prefix or `prefix`, but never one of `prefixes`. `beside` may be
+     * NULL. */
     const char        *beside;
     /* A piece of some declared tensor names, such as "vision_model.", that names in files may lack;
      * NULL: no such piece. */

@@ -35,20 +35,20 @@ xd_status xd_attn_avx2(const xd_attn_args *a, void *tmp);
 size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 
-/* Attention for processors with AVX-512 and AVX512_BF16. BF16 operands are multiplied by
- * dot-product instructions on pairs of elements, and probabilities are rounded to bf16. Attention
- * with F32 operands is computed by xd_attn_avx512. */
+/* Attention for processors with AVX-512 and AVX512_BF16. xd_attn_avx512bf16 multiplies BF16
+ * operands by dot-product instructions on pairs of elements, and rounds probabilities to bf16.
+ * Attention with F32 operands is computed by xd_attn_avx512. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
-/* Attention for processors with AVX512_BF16 and VNNI. Operands are BF16, and xd_attn_in_int8 must
- * return 1 for the arguments. Scores are computed from int8 queries and keys; probabilities and
- * values are bf16. */
+/* Attention for processors with AVX512_BF16 and VNNI. The operands of xd_attn_int8 must be BF16,
+ * and xd_attn_in_int8 must return 1 for the arguments. xd_attn_int8 computes scores from int8
+ * queries and keys; probabilities and values are bf16. */
 size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
 xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 
-/* Attention for processors with AVX-512 and AMX. BF16 operands are multiplied by tile
- * multiplies. */
+/* Attention for processors with AVX-512 and AMX. BF16 operands are multiplied by the tile
+ * instructions of AMX. */
 size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);
 xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
 

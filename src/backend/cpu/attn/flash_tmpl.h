@@ -7,8 +7,8 @@
  * weighted sums are rescaled when a much larger score appears in a later block of keys. Because
  * scores are computed block by block, they stay in the cache. All exponentials are powers of two
  * (log2 e is part of the scale). flash_tmpl.h has the code that all instruction sets share:
- * packing, bias and masks, loops over blocks, and output. The matrix multiplications are in
- * vector_tmpl.h and amx.c. The header plan.h explains the words unit, step and block.
+ * packing, bias and masks, loops over blocks, and output. The matrix multiplications of attention
+ * are in vector_tmpl.h and amx.c. The header plan.h explains the words unit, step and block.
  *
  * The including file defines these macros, types and functions:
  *   LANES              floats in a vector
@@ -70,10 +70,10 @@ static int64_t step_count(int64_t n)
 enum { WHOLE_STEPS = TILES || QUADS };
 
 /* Returns the number of the key whose value is in the low half of the packed 32-bit unit u. With
- * bf16 values, the high half holds the value of another key. If WHOLE_STEPS is 0, the other key is
- * the next key. If WHOLE_STEPS is 1, the other key is 16 positions later within a group of 32 keys.
- * With 16 positions between the keys of a unit, two vectors of probabilities become 32-bit units
- * without a shuffle across lanes. */
+ * bf16 values, the high half of the unit holds the value of another key. If WHOLE_STEPS is 0, the
+ * high half belongs to the next key. If WHOLE_STEPS is 1, the high half belongs to the key 16
+ * positions later within a group of 32 keys. With 16 positions between the keys of a unit, two
+ * vectors of probabilities become 32-bit units without a shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
@@ -112,8 +112,8 @@ static unit *packed_pair(const job *w, int64_t pair)
 }
 
 /* Computes statistics over all keys of a group of (batch, key head) pairs before the keys are
- * packed. Only int8.c computes statistics of keys (the mean of the keys); in other files
- * measure_keys is empty. */
+ * packed. Only int8.c computes statistics of keys (their mean); in other files the function
+ * measure_keys does nothing. */
 static void measure_keys(job *w);
 
 /* Packs n keys of a (batch, key head) pair, which form key block kb, in the layout that the
@@ -128,8 +128,8 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
  * begins at `pair`. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
-/* Prefetches a row into the L2 cache. The hardware prefetcher does not predict the next row of a
- * head, because the rows of a head are far apart in memory. */
+/* Prefetches a row of keys or values into the L2 cache. The hardware prefetcher does not predict
+ * the next row of a head, because the rows of a head are far apart in memory. */
 static inline void prefetch_row(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
@@ -181,12 +181,13 @@ typedef struct block {
      * tiles, the array lane_max holds the sums of all probabilities instead. */
     float      *lane_max;
     /* [n][LANES] for each row and each vector lane, the sum of the probabilities in this key block.
-     * With AMX tiles, the array `sum` holds the addend of each row's scaled scores instead. */
+     * With AMX tiles, the array `sum` holds instead the number that is added to each row's scaled
+     * scores. */
     float      *sum;
     float      *l; /* [n] the sums of the probabilities of earlier key blocks */
     /* [n] `top` is the reference score of each row, as an exponent of two; all probabilities of the
-     * row are computed relative to this reference score. `low` is -top, or 0 if `top` is
-     * -infinity. */
+     * row are computed relative to this reference score. The array `low` is -top, or 0 where `top`
+     * is -infinity. */
     float      *top, *low;
     int         begun;                 /* 1: `o` holds sums over earlier key blocks */
     const char *in[XD_ATTN_TILE_ROWS]; /* addresses of the rows of queries */
@@ -197,7 +198,7 @@ typedef struct block {
 } block;
 
 /* Prefetches output row i of the block, and a query row of the next block of queries. The next
- * block of queries usually belongs to the same head. */
+ * block of queries usually belongs to the head of the current block. */
 static inline void prefetch_next_block(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
     for (size_t c = 0; c < out_bytes; c += LINE)

@@ -12,9 +12,9 @@ static int64_t vector_count(int64_t n)
     return (n + LANES - 1) / LANES;
 }
 
-/* Packs the n keys at `rows`. The layout of packed keys is [unit][key], where a unit is 32 bits of
- * a key. The number of keys is padded to `nv` vectors by copies of the last key, whose scores do
- * not change the maximum of a row. */
+/* Packs n keys, whose addresses are in the array `rows`. The layout of packed keys is [unit][key],
+ * where a unit is 32 bits of a key. The number of keys is padded to `nv` vectors by copies of the
+ * last key, whose scores do not change the maximum of a row. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
@@ -78,7 +78,7 @@ static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
 }
 
 /* Masks the scores s of row i for the n keys from j0 on: scores hidden by the window or the causal
- * mask become -infinity. Returns 1 if a score of the row is masked. */
+ * mask become -infinity. Returns 1 if a score of row i is masked. */
 static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n)
 {
     int64_t lo = 0, hi = n;

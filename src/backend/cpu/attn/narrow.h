@@ -30,7 +30,7 @@ static inline float v_first(vf x) { return _mm256_cvtss_f32(x); }
 static inline vf v_abs(vf x) { return _mm256_andnot_ps(v_set(-0.0f), x); }
 /* clang-format on */
 
-/* Returns 1 / x. */
+/* Returns the inverse of each lane, 1 / x. */
 static inline vf v_inverse(vf x)
 {
     return _mm256_div_ps(v_set(1.0f), x);

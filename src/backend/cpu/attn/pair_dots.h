@@ -25,8 +25,9 @@ static inline vu v_spread(const unit *p)
 }
 
 #ifdef XD_EMULATE_BF16DOT
-/* Adds the dot products of x and y to acc. The products of the high halves are added first, as the
- * instruction vdpbf16ps does. */
+/* Adds to each lane of acc the dot product of the two bf16 elements in that lane of x and of y.
+ * Products of the high 16-bit halves of the lanes are added first, as in the instruction
+ * vdpbf16ps. */
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);

@@ -3,10 +3,10 @@
  * The files of src/backend/cpu/attn use the words unit, block, pair, step, strip and part. A unit
  * is 32 bits of a row of queries, keys or values: one float, two bf16 or four int8. A block is a
  * group of consecutive queries or keys; a block of queries is multiplied by one key block after the
- * other. A pair is a combination of a batch (sample) and a key head. A step is a group of keys
- * whose scores become probabilities together. Two of these words apply only to AMX tiles: a strip
- * is 32 queries of a block that are multiplied together, and a part is 8 steps of keys whose values
- * are multiplied together.
+ * other. In attention, a pair is a sample of the batch together with one of its key heads. A step
+ * is a group of keys whose scores become probabilities together. Two of these words apply only to
+ * AMX tiles: a strip is 32 queries of a block that are multiplied together, and a part is 8 steps
+ * of keys whose values are multiplied together.
  *
  * The keys and values of a group of pairs are packed into scratch memory, which all query blocks of
  * those pairs read. The keys of all segments are split into blocks in the order of tokens. The
@@ -25,7 +25,7 @@ enum {
     XD_ATTN_INT_KEYS = 768,
     /* 32-bit words from the start of one row of 16-bit scores to the next row */
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
-    XD_ATTN_INT_ROW = 8,     /* floats reserved for a struct `query` of int8.c */
+    XD_ATTN_INT_ROW = 8,     /* number of floats reserved for a struct `query` of int8.c */
     XD_ATTN_TILE_ROWS = 512, /* maximum number of queries in a block with AMX tiles */
     /* With AMX tiles, the size of a block of queries is halved until the queries and accumulators
      * of the block fit into this many bytes. For each block of queries, all keys and values are
@@ -53,15 +53,16 @@ typedef struct xd_attn_form {
 typedef struct xd_attn_plan {
     /* extents of the tensors of xd_attn_args; m is the number of keys in all segments together */
     int64_t B, n, H, D, Hk, m;
-    int64_t rep;           /* number of query heads for each key head */
-    int64_t rows, blocks;  /* queries in a block; number of query blocks of a head */
-    int64_t max_rows;      /* maximum queries of a block for which a thread's scratch has space */
-    int64_t keys, kblocks; /* keys in a block; number of key blocks */
+    int64_t rep;          /* number of query heads for each key head */
+    int64_t rows, blocks; /* number of queries in a block; number of such blocks of a head */
+    /* maximum number of queries in a block, for which the scratch memory of a thread suffices */
+    int64_t max_rows;
+    int64_t keys, kblocks; /* number of keys in a block; number of such blocks */
     /* number of 32-bit units in a row of queries or keys, each one float, two bf16 or four int8 */
     int64_t du;
     /* number of 32-bit units in a packed query row: `du` rounded up to full vectors */
     int64_t ldq;
-    int64_t kdu; /* 32-bit units of a packed key */
+    int64_t kdu; /* number of 32-bit units of a packed key */
     /* number of floats in a row of value accumulators: D rounded up to full vectors */
     int64_t dp;
     int64_t group;          /* number of (batch, key head) pairs that are packed together */
@@ -73,9 +74,9 @@ typedef struct xd_attn_plan {
     /* offset, in 32-bit units, of an array with the largest norm of a key in each key block; only
      * with AMX tiles */
     int64_t lengths;
-    /* Offsets in 32-bit units, only for int8 scores. `scales` is the offset from the start of a key
-     * block to the scales of its keys. `means` is the offset from the start of a (batch, key head)
-     * pair to the mean of its keys. */
+    /* Two offsets in 32-bit units that are used only for int8 scores. `scales` is the offset from
+     * the start of a key block to the scales of its keys. `means` is the offset from the start of a
+     * (batch, key head) pair to the mean of its keys. */
     int64_t scales, means;
     size_t  pair_bytes; /* bytes of the packed keys and values of one (batch, key head) pair */
     /* Offsets in a thread's scratch memory: of the queries (q), of the scores (s), of the
@@ -87,7 +88,8 @@ typedef struct xd_attn_plan {
     size_t  bytes;
 } xd_attn_plan;
 
-/* Splits an attention call into blocks. The caller has checked the arguments with xd_attn_check. */
+/* Splits an attention call into blocks. The caller must have checked the arguments with
+ * xd_attn_check. */
 void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f);
 
 /* Returns the scratch bytes of an attention call, or 0 if xd_attn_check rejects the arguments. */

@@ -7,8 +7,8 @@
 
 enum { XD_POWERS = 64 }; /* number of entries in the correction table */
 
-/* The table of 128 (1 + f - 2^f), the error of the mantissa 1 + f. The index of an entry is the
- * first six bits of the fraction f. */
+/* Table of the error of the mantissa 1 + f, in fixed point: 128 (1 + f - 2^f). The index of an
+ * entry is the first six bits of the fraction f. */
 #define XD_POWERS_LESS \
     0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, \
     11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, \

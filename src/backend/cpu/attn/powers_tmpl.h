@@ -6,9 +6,9 @@
  *
  * A power of two is computed from its exponent in fixed point with 7 fraction bits. The fixed-point
  * number plus bf16's exponent bias, interpreted as the bits of a bf16 value, has the mantissa 1 + f
- * instead of 2^f, where f is the fraction of the exponent. A table corrects the difference between
- * 1 + f and 2^f. The rms error of a power over all f is 0.23 %; the rms error of rounding to bf16
- * alone is 0.17 %.
+ * instead of 2^f, where f is the fraction of the exponent. A table (powers.h) corrects the
+ * difference between the mantissa 1 + f and 2^f. The rms error of a power over all f is 0.23 %; the
+ * rms error of rounding to bf16 alone is 0.17 %.
  *
  * The exponent in fixed point, with the bias, is computed as a float to which 1.5 * 2^23 is also
  * added; it is then in the low 16 bits of the float. The low 16 bits of two floats with fixed-point
@@ -34,8 +34,9 @@ static const float BOUND = 126;
  * their exponents are below 2^15. A fixed-point sum that does not fit into 16 bits then changes the
  * high 16 bits of the float. */
 static const float FAR = 10000;
-/* Exponent that replaces -infinity in scores that are not clamped. For an exponent of LEAST, the
- * computed power of two is 0, and the fixed-point sum is still positive. */
+/* Exponent of two that replaces the exponent of a score of -infinity, if scores are not clamped.
+ * For an exponent of LEAST, the computed power of two is 0, and the fixed-point sum is still
+ * positive. */
 static const float LEAST = -255;
 /* a row is computed again if its sum of probabilities is above LIFT or below 1 / LIFT */
 static const float LIFT = 0x1p60f;
@@ -50,9 +51,10 @@ typedef struct softmax_state {
 } softmax_state;
 
 typedef struct curve {
-    /* Two factors of the softmax. With a bias, a score is first multiplied by `natural`, which is
-     * the attention's scale, and the bias is added. The factor `scale` converts the score, with its
-     * bias if there is one, to an exponent of two in fixed point. */
+    /* Two factors by which the softmax multiplies scores. With a bias, a score is first multiplied
+     * by `natural`, which is the attention's scale, and the bias is added. Multiplying a score
+     * (with its bias, if it has one) by `scale` converts it to an exponent of two in fixed
+     * point. */
     vf      natural, scale;
     /* number that is added to scaled scores if the reference score is 0 */
     vf      low;
@@ -64,9 +66,9 @@ typedef struct curve {
 static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
 /* The known range of the scores of a strip of queries (32 queries that are multiplied together).
- * BOUNDED: all scores have magnitudes below BOUND. WATCHED: relative to any reference score, all
- * scores are finite and below FAR. CLAMPED: the range of the scores is unknown, so scores are
- * clamped. */
+ * BOUNDED: the magnitudes of all scores are below the constant BOUND. WATCHED: relative to any
+ * reference score, all scores are finite and below FAR. CLAMPED: the range of the scores is
+ * unknown, so scores are clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
 /* Variant of the softmax, known at compile time. `biased` is 1 if scores have a bias and are
@@ -129,7 +131,7 @@ ALWAYS_INLINE int all_in_range(const curve *k)
 }
 
 /* Turns the scores of rows [row, row + n) of `soft` into probabilities, and stops after the strip's
- * last row. Returns the row after the last processed row. */
+ * last row. Returns the index of the row after the last processed row. */
 ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
 {

@@ -5,11 +5,11 @@
  *   HALF is 1)
  *
  * The index k runs over 32-bit units, which are floats or pairs of bf16; the dot product of two
- * pairs is the sum of both products. `a` is row-major with rows `lda` units apart, `b` is a packed
- * panel of NV vectors per unit, and c has rows of floats, ldc apart. All MR x NV accumulators stay
- * in registers, so MR NV + NV + 1 must not exceed the number of registers. The including file
- * defines the types vf and vu, LANES, LDS and the v_ functions, and softmax_state and softmax_next
- * (values_tmpl.h). */
+ * pairs is the sum of both products. The matrix a is row-major with rows `lda` units apart, b is a
+ * packed panel with NV vectors for each unit, and the rows of c are `ldc` floats apart. All MR x NV
+ * accumulators stay in registers, so MR NV + NV + 1 must not exceed the number of registers. The
+ * including file defines the types vf and vu, LANES, LDS and the v_ functions, and softmax_state
+ * and softmax_next (values_tmpl.h). */
 #ifndef XD_BACKEND_CPU_ATTN_TILE_TMPL_H
 #define XD_BACKEND_CPU_ATTN_TILE_TMPL_H
 
@@ -66,8 +66,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
     }                                                                                              \
     (void)h##i;
 
-/* Stores row i of the tile's scores. Row i of `top`, a vector with the maximum score of the row in
- * each lane, is updated as well. */
+/* Stores row i of a register tile of scores. Row i of `top`, a vector with the maximum score of the
+ * row in each lane, is updated as well. */
 #define TILE_STORE_TOP(i)                                                                          \
     {                                                                                              \
         vf t = v_max(c##i##_0, v_load(top + (i)*LANES));                                           \

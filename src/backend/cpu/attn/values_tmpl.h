@@ -31,8 +31,9 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
     }
 }
 
-/* Initializes the accumulators and the reference scores of a block of queries. The last tile may
- * read up to 12 rows of scores after the block's last row, so these rows are set to zero. */
+/* Initializes the accumulators and the reference scores of a block of queries. The last register
+ * tile may read up to 12 rows of scores after the block's last row, so these rows are set to
+ * zero. */
 static void init_block(const job *w, const block *k)
 {
     if (k->n % 12)

@@ -53,7 +53,7 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
 }
 
 /* Applies the soft cap to the raw scores of n keys: each score s becomes (softcap / scale)
- * tanh(scale s / softcap). The C library computes tanh for one score at a time. */
+ * tanh(scale s / softcap). tanh is computed by the C library, for one score at a time. */
 static void cap_scores(const job *w, float *s, int64_t n)
 {
     const float in = w->a->scale / w->a->softcap, out = in != 0 ? 1 / in : 0;
@@ -112,8 +112,8 @@ enum {
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    /* Unused memory after the row maxima of a block of queries. Register tiles write the maxima of
-     * incomplete sums to it. */
+    /* Unused memory after the row maxima of a block of queries, to which register tiles write the
+     * maxima of incomplete sums. */
     float              *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));

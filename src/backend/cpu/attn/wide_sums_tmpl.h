@@ -9,9 +9,9 @@
 
 enum { QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, STEP_KEYS = 2 * LANES };
 
-/* Returns the width in vectors of the next value tile if `left` vectors remain. For example, a
- * head_dim of 72 uses one tile of five vectors, and a head_dim of 88 uses two tiles of three
- * vectors. */
+/* Returns the width in vectors of the next register tile of value sums if `left` vectors remain.
+ * For example, a head_dim of 72 uses one tile of five vectors, and a head_dim of 88 uses two tiles
+ * of three vectors. */
 static inline int64_t sum_width(int64_t left)
 {
     return left == 4 || left > 6 ? 4 : left == 6 ? 3 : left;

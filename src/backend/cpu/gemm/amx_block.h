@@ -7,15 +7,15 @@
  * of strips (32 weight columns each). The block's input rows are copied as tiles to memory that
  * stays in the L2 cache for all strips of the group. If complete input rows do not fit into the L2
  * cache, only some steps of the rows are copied at a time. A chunk of weights (some steps of one
- * strip) stays in the L1 cache for all rows of a block. Between chunks, accumulators are kept in
- * scratch memory.
+ * strip) stays in the L1 cache for all rows of a block. Between two chunks of weights, accumulators
+ * are kept in scratch memory.
  *
  * An input tile holds one step of 16 rows, row by row. A weight tile holds one step of 16 columns
  * as [unit][16], with the 32-bit units of block.h. For each step of each strip, the packed weights
  * have two adjacent weight tiles, which are XD_PAIR_BYTES (2 KiB); the layout is [strip][step].
- * Zeros pad missing rows, missing columns and the ends of rows. Products are always added to an
- * accumulator in the order of the steps along an input row, so results are bit-identical however
- * the GEMM is split into blocks. */
+ * Incomplete tiles are filled up with zeros: missing rows, missing columns and the ends of rows.
+ * Products are always added to an accumulator in the order of the steps along an input row, so
+ * results are bit-identical however the GEMM is split into blocks. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 
@@ -23,9 +23,9 @@
 
 enum {
     XD_STEP_BYTES = 64,
-    XD_SIDE = 32,                /* rows of a register block, and columns of a register block */
+    XD_SIDE = 32,                /* number of rows and columns of a register block */
     XD_PAIR_BYTES = 2048,        /* bytes of two adjacent tiles of weights */
-    XD_SUMS = XD_SIDE * XD_SIDE, /* floats in a register block, stored tile by tile */
+    XD_SUMS = XD_SIDE * XD_SIDE, /* number of floats in a register block, stored tile by tile */
 };
 
 typedef struct xd_amx_job {
@@ -50,9 +50,9 @@ typedef struct xd_amx_job {
     size_t      tile_bytes, sum_bytes, tmp_bytes;
 } xd_amx_job;
 
-/* Computes all fields of *t that are not pointers. The caller must have set of.a, row_bytes and
- * ready. If `expands` is 1, scratch memory for a chunk of weights, converted to bf16, follows the
- * accumulators. */
+/* Computes all fields of *t that are not pointers. The caller must have set the fields of.a,
+ * row_bytes and ready of *t. If `expands` is 1, scratch memory for a chunk of weights, converted to
+ * bf16, follows the accumulators. */
 void xd_amx_job_cut(xd_amx_job *t, int expands, int threads);
 
 static inline int64_t xd_amx_job_steps(int64_t row_bytes)

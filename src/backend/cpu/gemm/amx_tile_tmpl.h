@@ -46,7 +46,8 @@ typedef struct deferred_strip {
 } deferred_strip;
 
 /* The deferred epilogue of a register block: the accumulators of n rows of a strip, and the output
- * to which the epilogue writes. `done` is the next row that the epilogue processes. */
+ * to which the epilogue writes. The field `done` is the index of the next row that the deferred
+ * epilogue processes. */
 typedef struct deferred {
     const float          *sums;
     int64_t               n, done, out_step, res_step;
@@ -67,11 +68,11 @@ typedef struct block {
      * block */
     int64_t         ks, n;
     /* Packed weights that are expanded to `b` before the multiplication; NULL: `b` already has the
-     * weights as tiles. `left` is the number of bytes from the beginning of this chunk to the end
-     * of an input row. */
+     * weights as tiles. `left` is the number of bytes from the beginning of this chunk of weights
+     * to the end of an input row. */
     const char     *packed;
     int64_t         left;
-    const char     *next; /* weights to prefetch: `quads` * QUAD_BYTES bytes */
+    const char     *next; /* address of weights to prefetch, `quads` * QUAD_BYTES bytes */
     int64_t         quads;
     /* Epilogue that follows this chunk of weights and whose output is prefetched; NULL: no epilogue
      * follows. */
@@ -80,8 +81,8 @@ typedef struct block {
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
-/* Stores 32 columns of a row. A complete cache line of bf16 is stored by one instruction. If
- * `streams` is 1, put_row uses non-temporal stores. */
+/* Stores 32 columns of an output row. If they are a complete cache line of bf16, one instruction
+ * stores them. If `streams` is 1, put_row uses non-temporal stores. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
                            __m512 y)
 {
@@ -231,8 +232,9 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
     } while (0)
 
 /* Multiplies the first step of a register block. The previous register block's accumulators are
- * stored between its tile multiplies. Storing them all at the end of the previous block would stall
- * the multiplies. If `from` equals `to`, the accumulators stay in their tiles. */
+ * stored between its tile multiplies. Storing all accumulators at the end of a register block would
+ * stall the tile multiplies. If `from` equals `to`, the accumulators stay in their tile
+ * registers. */
 FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
     const int stay = from && from == to;
@@ -257,8 +259,8 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
         TILE_DOT(3, 5, 7);
 }
 
-/* Multiplies one step (XD_STEP_BYTES of each row) of 32 rows and 32 columns. Rows are loaded with
- * the streaming hint, so that they do not evict the chunk of weights from the L1 cache. */
+/* Multiplies one step (XD_STEP_BYTES of each row) of 32 rows and 32 columns. Input rows are loaded
+ * with a streaming hint, so that they do not evict the chunk of weights from the L1 cache. */
 FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
 {
     _tile_stream_loadd(4, a, 64);
@@ -281,9 +283,9 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch, which are `step` bytes apart. The first cache line of each row is prefetched; p
- * is the address of the first row. If `more` is not 0, the cache line `more` bytes after the start
- * of each row is prefetched as well. */
+/* Rows to prefetch, which are `step` bytes apart. The first cache line of each of these rows is
+ * prefetched; p is the address of the first row. If `more` is not 0, the cache line `more` bytes
+ * after the start of each row is prefetched as well. */
 typedef struct asked {
     const char *p;
     int64_t     step, more;
@@ -394,7 +396,7 @@ static chunk chunk_after(const piece *p, chunk c)
 }
 
 /* Returns the first n (0 to 64) bytes of a step of a row as bf16, converted if the input is F32.
- * The other elements of the step are zero. */
+ * The elements after those n bytes are zero. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
@@ -427,8 +429,9 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Copies F32 rows to tiles. The copy functions are not inlined into run_piece, because the compiler
- * would then give the copy loops registers that the tile multiplies need. */
+/* Copies F32 input rows to tiles, as copy_tiles_as does. The copy functions are not inlined into
+ * run_piece, because the compiler would then give the copy loops registers that the tile multiplies
+ * need. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);
@@ -490,9 +493,9 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Sets the input rows and the strips of columns of piece p, which is work item i. Consecutive work
- * items use one group of strips and different blocks of rows, so threads that run at the same time
- * mostly read the same weights. */
+/* Sets the input rows and the strips of output columns that work item i (a piece p) computes.
+ * Consecutive work items use one group of strips and different blocks of rows, so threads that run
+ * at the same time mostly read the same weights. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;

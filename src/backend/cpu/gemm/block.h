@@ -5,13 +5,14 @@
  * an input row or of a weight's column: two bf16 values, four int8 values or one float of
  * consecutive inputs, padded with zeros. A panel is XD_PANEL output columns of a weight, packed as
  * [unit][XD_PANEL]. A packed unit consists of one 32-bit unit of each column of a panel,
- * XD_UNIT_BYTES in total. A chunk of a panel is `deep` consecutive packed units. A tile is XD_TILE
- * input rows; their accumulators for one panel are in registers. The layout of packed weights is
- * [panel][unit][XD_PANEL].
+ * XD_UNIT_BYTES in total. In our GEMMs, a chunk of a panel is `deep` consecutive packed units. A
+ * tile is XD_TILE input rows; their accumulators for one panel are in registers. The layout of
+ * packed weights is [panel][unit][XD_PANEL].
  *
  * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
- * in the L2 cache for all tiles of the block. Between two chunks, accumulators are kept in scratch
- * memory. The file f32.c uses narrower tiles and another order of elements inside a panel. */
+ * in the L2 cache for all tiles of the block. Between two chunks of weights, accumulators are kept
+ * in scratch memory. The file f32.c uses narrower tiles and another order of elements inside a
+ * panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_BLOCK_H
 
@@ -42,7 +43,7 @@ typedef struct xd_gemm_job {
     const int32_t *fix;
     int64_t        M, N;
     int64_t        deep;         /* number of packed units in a chunk of a panel */
-    int64_t        rows, blocks; /* input rows in a block; number of row blocks */
+    int64_t        rows, blocks; /* number of input rows in a block; number of such blocks */
     /* Number of panels (of XD_PANEL output columns), and number of panels in a group. All blocks of
      * input rows are multiplied by one group of panels before the next group starts. */
     int64_t        panels, group;
@@ -65,11 +66,11 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Computes all fields of *p that are not pointers. The caller must have set a, units, rest and
- * panel_bytes. M, the number of input rows, must be above 0. The caller may also set upper limits
- * in the fields deep, rows and side. A limit of 0 selects the default, which suits tiles of XD_TILE
- * rows. If `expands` is 1, the scratch memory also has space for a chunk of weights that is
- * converted to another type. */
+/* Computes all fields of *p that are not pointers. The caller must have set the fields a, units,
+ * rest and panel_bytes of *p. The number of input rows must be above 0. The caller may also set
+ * upper limits in the fields deep, rows and side. A limit of 0 selects the default, which suits
+ * tiles of XD_TILE rows. If `expands` is 1, the scratch memory also has space for a chunk of
+ * weights that is converted to another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
 /* Runs a GEMM in the calling thread only; otherwise does what xd_gemm_job_run does. */
@@ -93,22 +94,22 @@ static inline int64_t xd_tile_rows(int64_t left)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
 /* Table of the functions that a GEMM kernel file exports. Callers of GEMM kernels pass a positive
- * number of input rows. `scratch` reads no tensor data. */
+ * number of input rows. The function `scratch` reads no elements of tensors. */
 typedef struct xd_gemm_kernels {
     size_t    (*pack_size)(const xd_weight *w);
     size_t    (*scratch)(const xd_gemm *a, int threads);
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
     /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
-    /* Runs the GEMM in the calling thread only, with the scratch of one thread. The function
+    /* Runs the GEMM in the calling thread only, with the scratch memory of one thread. The function
      * pointer `gemm_alone` is NULL if the kernel file has no such function. */
     void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 
 /* Defines `scratch` and `gemm` for a kernel file. The kernel file must have a function job_of(a,
- * threads), which returns a job without its scratch pointer. `type` is the type of the job, `place`
- * is its member for the scratch pointer, and `run` is the expression that runs job p. The scratch
- * memory has tmp_bytes bytes for each thread. */
+ * threads), which returns a job without its scratch pointer. `type` is the C type of the job,
+ * `place` is the job's member that points to scratch memory, and `run` is the expression that runs
+ * job p. The scratch memory has tmp_bytes bytes for each thread. */
 #define XD_OWN_CALLS(type, place, run)                                                             \
     static size_t scratch(const xd_gemm *a, int threads)                                           \
     {                                                                                              \

@@ -25,8 +25,9 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Return byte shuffles for bf16_of. In each 32-bit lane, first_pick() selects the bytes of inputs 0
- * and 1 of a quad, and second_pick() selects the bytes of inputs 2 and 3. */
+/* Return the byte shuffles that bf16_of expects as `pick`. In each 32-bit lane, first_pick()
+ * selects the bytes of inputs 0 and 1 of a quad, and second_pick() selects the bytes of inputs 2
+ * and 3. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(
@@ -39,8 +40,8 @@ static inline __m512i second_pick(void)
 }
 
 /* Converts two e4m3 bytes of each 32-bit lane to bf16. The byte shuffle `pick` moves each selected
- * byte to the upper half of a 16-bit element. The exponent bias is changed from 7 (e4m3) to 127
- * (bf16). Subnormal e4m3 values are looked up in a table. */
+ * byte to the upper half of a 16-bit element. The conversion changes the exponent bias from 7
+ * (e4m3) to 127 (bf16). Subnormal e4m3 values are looked up in a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
     static const uint16_t few[32] = { 0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };

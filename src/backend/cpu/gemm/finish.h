@@ -37,7 +37,7 @@ FINISH_INLINE vf scaled_logistic(vf x, vf y)
     return v_mul(x, v_inverse(v_add(one, power_of_2(v_min(y, most)))));
 }
 
-/* Returns 1 / (1 + e^(-x)). A NaN stays a NaN, because v_min gets the limit as its first
+/* Returns 1 / (1 + e^(-x)). NaN inputs give NaN, because v_min gets the limit as its first
  * operand. */
 FINISH_INLINE vf logistic(vf x)
 {
@@ -176,8 +176,8 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
 
-/* Returns the scaled sums plus bias. For integer sums, `fix` is subtracted first; the differences
- * are converted to float and multiplied by the scales. */
+/* Returns the sums of products times the scales, plus the bias. From integer sums, `fix` is first
+ * subtracted, and the differences are converted to float. */
 FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *row,
                             const finish_cols *k)
 {
@@ -188,8 +188,8 @@ FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *
     return w->bias ? v_add(v_load(sum), k->bias) : v_load(sum);
 }
 
-/* Multiplies x by the gate. If `res` is not NULL, add_residual also adds the residual at the
- * address `res`. */
+/* Multiplies x, results of the GEMM, by the gate. If `res` is not NULL, also adds the residual at
+ * the address `res`. */
 FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, const char *res)
 {
     if (!res)

@@ -1,4 +1,4 @@
-/* gemm.h - our own GEMMs, used where they are faster than oneDNN.
+/* gemm.h - declares our own GEMMs, which are used where they are faster than oneDNN.
  *
  * On each instruction set, these GEMMs support weights of the following types:
  *   AMX: bf16, e4m3 and int8;

@@ -89,8 +89,8 @@ static inline __m512i odd_bf16(__m512i x)
 }
 
 /* Returns the element-wise maximum of m and the magnitudes of 64 elements, from element i on, of a
- * row of n elements. The bits of magnitudes are compared as integers: bf16 magnitudes in 16-bit
- * lanes, float magnitudes in 32-bit lanes. */
+ * row of n elements. Magnitudes are compared as integers by their bits: those of bf16 in 16-bit
+ * lanes, those of floats in 32-bit lanes. */
 static inline __m512i max_bits_bf16(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
@@ -143,7 +143,7 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
 /* Rows of a GEMM's input, quantized to int8, and their scales. The layout of the quantized rows is
  * [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte of the
  * quantized rows is combined with `flip` by xor: `flip` is 0x80 for unsigned bytes with an offset
- * of 128, and 0 for signed bytes. A scale of NaN marks a row with non-finite elements. */
+ * of 128, and 0 for signed bytes. If a row contains non-finite elements, its scale is NaN. */
 typedef struct integer_rows {
     char   *q;
     float  *scale;

@@ -6,8 +6,8 @@
 
 #include "backend/cpu/gemm/source.h"
 
-/* Returns the maximum of magnitudes, or NaN if one of them is not finite. Magnitudes are compared
- * as integers, because the bits of positive floats are ordered like the values. */
+/* Returns the maximum of the magnitudes in `most`, or NaN if one of them is not finite. Magnitudes
+ * are compared as integers, because the bits of positive floats are ordered like the values. */
 static inline float max_magnitude(__m512i most)
 {
     uint32_t u = _mm512_reduce_max_epu32(most);

@@ -25,10 +25,10 @@ typedef struct tile_args {
     const char *a;     /* input rows, `lda` bytes apart */
     int64_t     lda;
     const char *b;    /* packed panel of weights */
-    float      *c;    /* accumulators, XD_PANEL for each input row */
+    float      *c;    /* accumulators of the tile, XD_PANEL for each input row */
     int         add;  /* 1: adds to the accumulators in c */
     int         rest; /* 1: half a unit (16 bits) follows the full units */
-    const char *next; /* prefetched data, one cache line for each unit */
+    const char *next; /* data to prefetch, one cache line for each 32-bit unit */
     int         last; /* 1: this is the last chunk of the rows; the GEMM's epilogue follows */
 } tile_args;
 

@@ -19,8 +19,8 @@
 
 /* Arguments of layer norm and RMS norm of rows [n,C], as in xd_norm. If `add` is not NULL, the
  * kernel stores in + gate * add to `sum`, which is the address of `in`. `wide` is 1 if 16-byte
- * accesses are allowed, `like` is NULL, and either `in` is F32 or `add` is NULL. If sx is not NULL,
- * `out` is e4m3. */
+ * accesses are allowed, `like` is NULL, and either `in` is F32 or `add` is NULL. If norm_args.sx is
+ * not NULL, `out` is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -109,8 +109,9 @@ typedef struct epilogue_args {
 
 /* Arguments of a convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O]. A GEMM is
  * passed as a convolution with a kernel of one tap and an image of one row. The weight w is
- * [O][kt][kh][kw][C] and has the type of `in`. Strides are in the order t, h, w. `wide` is 1 if O
- * is a multiple of 8, and 16-byte accesses of out, residual, bias and gate are allowed. */
+ * [O][kt][kh][kw][C] and has the type of `in`. Strides of a convolution's tensors are in the order
+ * frames, rows, columns. `wide` is 1 if O is a multiple of 8, and 16-byte accesses of out,
+ * residual, bias and gate are allowed. */
 typedef struct conv_args {
     void        *out;
     const void  *in, *w, *residual, *bias;
@@ -130,8 +131,8 @@ typedef struct copy_args {
     int         out_type, in_type;
 } copy_args;
 
-/* Computes out = a * in + b * out, elementwise on F32 views. If `in` is NULL, the kernel computes
- * out = b * out. */
+/* Arguments of a kernel that computes out = a * in + b * out, elementwise on F32 views. If `in` is
+ * NULL, the kernel computes out = b * out. */
 typedef struct axpby_args {
     copy_args view;
     float     a, b;
@@ -160,7 +161,7 @@ typedef struct moments_args {
 } moments_args;
 
 /* Arguments of a kernel that sums columns of F64 elements over R rows, which are `step` elements
- * apart. Thread block i sums column i. */
+ * apart. CUDA thread block i sums column i. */
 typedef struct add_rows_args {
     double       *out;
     const double *in;
@@ -192,7 +193,8 @@ typedef struct lengths_args {
     int32_t  value[2 * ATTENTION_SAMPLES];
 } lengths_args;
 
-/* Looks up the rows ids[n] of a table [rows,C]. For an id outside the table, *failed becomes 1. */
+/* Arguments of a kernel that looks up the n rows `ids` of a table [rows,C]. For an id outside the
+ * table, *failed becomes 1. */
 typedef struct lookup_args {
     void          *out;
     const void    *table;
@@ -223,8 +225,8 @@ typedef struct softmax_args {
     int          type; /* type of the attention weights: F16 or BF16 */
 } softmax_args;
 
-/* Quantizes rows [n,C] to int8 or e4m3, and writes the scales sx[n] of the rows; backend.h has the
- * formulas. The quantized rows [n,wide] are padded with zeros. */
+/* Arguments of a kernel that quantizes rows [n,C] to int8 or e4m3, by the formulas in backend.h,
+ * and writes the scales sx[n] of the rows. The quantized rows [n,wide] are padded with zeros. */
 typedef struct integers_args {
     void       *q;
     float      *sx;
@@ -233,8 +235,8 @@ typedef struct integers_args {
     int         in_type, e4m3;
 } integers_args;
 
-/* Computes sums[n,O], the dot products of the int8 rows of `in` [n,wide] and the int8 rows of w
- * [O,wide]. */
+/* Arguments of a kernel that computes sums[n,O], the dot products of the int8 rows of `in` [n,wide]
+ * and the int8 rows of w [O,wide]. */
 typedef struct integer_product_args {
     int32_t      *sums;
     const int8_t *in, *w;
@@ -251,8 +253,9 @@ typedef struct code_args {
     int         out_type, in_type, e4m3, none;
 } code_args;
 
-/* Converts n elements to F32, F16 or BF16. The elements are e4m3 or, if `integers` is 1, int8. F32,
- * F16 and BF16 all represent the 8-bit elements exactly. n is a multiple of 16. */
+/* Arguments of a kernel that converts n elements, which are e4m3 or, if `integers` is 1, int8, to
+ * F32, F16 or BF16. F32, F16 and BF16 all represent the 8-bit elements exactly. n is a multiple of
+ * 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;
