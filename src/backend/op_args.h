@@ -2,7 +2,7 @@
  * strides that backend.h documents. The functions that check arguments do not dereference device
  * addresses.
  *
- * Each of these functions returns XD_EINVAL if arguments are invalid or inconsistent, and
+ * A function that checks arguments returns XD_EINVAL if they are invalid or inconsistent, and
  * XD_EUNSUPPORTED if attention does not support the types or widths. */
 #ifndef XD_BACKEND_OP_ARGS_H
 #define XD_BACKEND_OP_ARGS_H

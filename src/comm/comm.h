@@ -1,15 +1,15 @@
 /* comm.h - defines communicators, which are groups of ranks that exchange messages. Only
  * implementations of this interface call MPI.
  *
- * All ranks of a communicator must make the same calls on it in the same order; only `send` and
- * `recv` concern two ranks. A call on a communicator begins an operation, and `wait` completes it.
- * The buffers of an operation must not change between the call that begins it and `wait`.
- * Operations of a communicator are ordered with the work that is queued on the device, so the
- * caller need not synchronize the device. Messages from one rank of a group to another arrive in
- * the order in which they were sent (one FIFO for each pair and direction, no tags). After a
- * failure, a rank still takes part in all messages, and `wait` returns the error. If messages
- * cannot be sent at all (MPI fails, out of memory), ranks can no longer be synchronized: every
- * later call on this world fails at once. */
+ * Communication calls are collective: all ranks of a communicator make them, in the same order.
+ * Only `send` and `recv` concern two ranks. A call on a communicator begins an operation, and
+ * `wait` completes it. The buffers of an operation must not change between the call that begins it
+ * and `wait`. Operations of a communicator are ordered with the work that is queued on the device,
+ * so the caller need not synchronize the device. Messages from one rank of a group to another
+ * arrive in the order in which they were sent (one FIFO for each pair and direction, no tags).
+ * After a failure, a rank still takes part in all messages, and `wait` returns the error. If
+ * messages cannot be sent at all (MPI fails, out of memory), ranks can no longer be synchronized:
+ * every later call on this world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 

@@ -23,7 +23,7 @@ typedef struct xd_count_buffers {
     int              n, cap;
 } xd_count_buffers;
 
-typedef struct xd_count_world { /* modelled message memory of one rank */
+typedef struct xd_count_world { /* simulated message buffers of one rank */
     /* traffic->way tells how messages between devices are transported; traffic->device_bytes
      * becomes the predicted memory. */
     xd_traffic      *traffic;
@@ -31,9 +31,10 @@ typedef struct xd_count_world { /* modelled message memory of one rank */
     int64_t          calls;  /* number of communication calls begun so far */
 } xd_count_world;
 
-typedef struct xd_count_group { /* modelled message memory of one group of ranks */
+typedef struct xd_count_group { /* simulated message buffers of one group of ranks */
     int               rank, size;
-    xd_count_buffers *box;      /* [size]: modelled mailboxes for messages to each rank */
+    /* [size]: simulated mailboxes (shared device memory) for messages to each rank */
+    xd_count_buffers *box;
     int64_t          *received; /* [size]: number of messages received from each rank */
 } xd_count_group;
 

@@ -1,8 +1,8 @@
 /* kinds.h - declares functions with which all communicators pack views, split an all-reduce into
  * pieces, compute broadcast trees, and reduce elements.
  *
- * Real communicators and the communicator that only counts messages use these functions, so both
- * split collective calls into the same messages. */
+ * The functions of kinds.h are also used by the communicator that only counts messages, so that it
+ * counts the messages that real communicators send. */
 #ifndef XD_COMM_KINDS_H
 #define XD_COMM_KINDS_H
 

@@ -3,8 +3,8 @@
  *
  * Each process has one list of unused operations, one list of unused staging buffers and one list
  * of operations that must act between messages, because it has only one MPI library. Only the
- * thread that opened MPI may call these functions. Freed memory goes to free lists, so a loop of
- * calls allocates nothing after its first iteration. */
+ * thread that opened MPI may call the functions of mpi_op.h. Freed memory goes to free lists, so a
+ * loop of calls allocates nothing after its first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
 

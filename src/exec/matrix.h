@@ -110,7 +110,7 @@ int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 typedef struct xd_mat_part { /* a checkpoint matrix from which rows of a local matrix are copied */
     const char *name;
-    int64_t     out, in; /* number of rows and columns in the checkpoint */
+    int64_t     out, in; /* number of rows (out) and of columns (in) of the checkpoint matrix */
     int64_t     rows;    /* number of rows of this checkpoint matrix on this rank */
     int64_t     row0;    /* index, in the checkpoint matrix, of this rank's first row */
 } xd_mat_part;

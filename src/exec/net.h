@@ -114,10 +114,10 @@ int         xd_net_number(const xd_net *n, int layer);
 /* Declares weights to d: the network's weights outside the blocks, and the weights of the blocks of
  * this rank's pipeline stage. */
 xd_status   xd_net_visit(xd_net *n, xd_decl *d);
-/* Returns the weights of block `layer`. The caller may queue computations with these weights until
- * the next call of xd_net_layer. Call xd_net_layer for all blocks of this rank's pipeline stage, in
- * order, because weights may be copied to the device just before they are used. To use the weights,
- * call xd_net_layer; n->layer itself may be read only for the shapes of weights. */
+/* Returns the weights of block `layer`. The caller may queue computations with the returned weights
+ * until the next call of xd_net_layer. Call xd_net_layer for all blocks of this rank's pipeline
+ * stage, in order, because weights may be copied to the device just before they are used. To use
+ * the weights, call xd_net_layer; n->layer itself may be read only for the shapes of weights. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void        xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);

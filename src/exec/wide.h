@@ -7,7 +7,7 @@
 #include "exec/op.h"
 
 typedef struct xd_wide {
-    int64_t dim, head_dim; /* features of all heads, and of one head */
+    int64_t dim, head_dim; /* number of features of all heads, and of one head */
     float   eps;
     xd_span features; /* this rank's range of the features */
     int     cut;      /* 1: the heads are split over ranks */

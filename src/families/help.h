@@ -45,8 +45,8 @@ typedef enum xd_family_word {
     XD_WORD_SIDES,  /* the transformer can have control networks */
     XD_WORD_LAYERS, /* example of the numbers of blocks of each kind, such as "2,4" */
     /* Each of the following constants stands for names of published models or files: */
-    XD_WORD_FROM_IMAGE,    /* models that read a first frame */
-    XD_WORD_LAST_IMAGE,    /* models that also read a last frame */
+    XD_WORD_FROM_IMAGE,    /* models that read the first frame of a video */
+    XD_WORD_LAST_IMAGE,    /* models that read the first and the last frame of a video */
     XD_WORD_CONTROLS,      /* models that read a control image */
     XD_WORD_CONTROL_VIDEO, /* models that read a control video */
     XD_WORD_FILE,          /* a file with the weights of a transformer */

@@ -50,7 +50,8 @@ typedef struct xd_model {
     int                only_low;
     int                has_two;  /* 1: the model has the low-noise transformer `dit2` */
     double             guidance; /* default guidance scale of the pipeline or of its guider */
-    double             boundary; /* value of boundary_ratio in model_index.json; negative: none */
+    /* value of boundary_ratio in model_index.json; negative: the key is missing */
+    double             boundary;
     /* hidden states of text encoder i that model_index.json lists; if nstates[i] is 0, the recipe's
      * list is used */
     int                nstates[XD_MAXTEXT], states[XD_MAXTEXT][XD_MAXSTATES];

@@ -2,8 +2,8 @@
  * weight and other tensors contain its scales.
  *
  * quantized.h supports the formats of ComfyUI (`_quantization_metadata` in the header, or a tensor
- * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). Shapes
- * that these functions return are the shapes after decoding. */
+ * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). All
+ * functions of quantized.h return the shapes that tensors have after decoding. */
 #ifndef XD_MODEL_QUANTIZED_H
 #define XD_MODEL_QUANTIZED_H
 

@@ -20,8 +20,8 @@ typedef struct xd_stamps {
     int         n, cap;
 } xd_stamps;
 
-/* Prepares timestamps if d is asynchronous. If the device is synchronous, all these functions do
- * nothing. */
+/* Prepares timestamps if d is asynchronous. If the device is synchronous, all functions of stamps.h
+ * do nothing. */
 void    xd_stamps_open(xd_stamps *s, xd_dev *d);
 void    xd_stamps_close(xd_stamps *s);
 /* Queue a timestamp before and after an operation. xd_stamps_begin returns the timestamp's number,

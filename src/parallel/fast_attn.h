@@ -8,7 +8,7 @@
 
 /* how an attention output is obtained, in order of decreasing savings */
 typedef enum xd_attn_way {
-    /* reuse the attention output of the previous step */
+    /* the attention output of the previous step is reused */
     XD_ATTN_SHARE,
     /* Attention in a window, computed for the prompt and reused for the negative prompt. */
     XD_ATTN_WINDOW_CFG,

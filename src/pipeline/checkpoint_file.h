@@ -25,7 +25,7 @@ typedef struct xd_notes {
  * file. */
 typedef struct xd_snapshot {
     char     path[XD_CHECKPOINT_PATH];
-    int      finished, items; /* number of finished steps, and of tensors */
+    int      finished, items; /* number of finished steps, and number of tensors in the file */
     int64_t  numbers, lat[4]; /* number of elements and shape of each tensor */
     float   *state;           /* [items,numbers] */
     xd_notes notes;

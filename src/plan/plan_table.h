@@ -51,7 +51,7 @@ typedef struct xd_plan_row {
     /* For options of kind FLAG: the number that follows the short name in the argument of --plan; 1
      * is omitted. 0: the option's value follows the short name. */
     int           name_number;
-    const char   *default_text; /* value of the option if it is not given */
+    const char   *default_text; /* value of the option if the plan does not set it */
     xd_plan_needs needs;
     /* Text for the option in a plan's description, in which # stands for the value; NULL: the
      * description omits the option. */

@@ -13,7 +13,7 @@ typedef struct xd_part_bytes {
     double     denoise[XD_PREDICTED_TEXTS];
     /* bytes of `denoise` for the first one of two denoising loops (upsampling.h) */
     double     first[XD_PREDICTED_TEXTS];
-    const int *text_of; /* [prompts] index of the text (xd_predicted_text) of each prompt */
+    const int *text_of; /* [prompts] index of the group (xd_predicted_text) of each prompt */
 } xd_part_bytes;
 
 /* Runs the request of job j as the rank that j->ctx represents, on a device and with a communicator

@@ -13,7 +13,8 @@
 typedef struct xd_world {
     xd_comm *all, *used; /* all: group of all ranks; used: group of the ranks that the plan uses */
     xd_comm *host;       /* group of the used ranks that are on this host */
-    xd_abort_notice *abort_notice; /* abort notices between `used`; NULL with one rank */
+    /* abort notices between the ranks of `used`; NULL if there is only one rank */
+    xd_abort_notice *abort_notice;
     /* Lowest rank number of the used ranks on this host; set when memory is planned. */
     int              lowest;
     int              idle; /* 1: the plan does not use this rank */

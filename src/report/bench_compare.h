@@ -38,7 +38,7 @@ typedef struct xd_bench_pair {
     const xd_bench_args *a;
     xd_bench_side        one, all; /* one: the setup of one rank; all: the setup of the plan */
     xd_cond              text;     /* synthetic encoded prompt */
-    xd_cond_image        images[XD_MAXREFS]; /* reference images of `text` */
+    xd_cond_image        images[XD_MAXREFS]; /* reference images of the synthetic prompt `text` */
     float               *lat;                /* latents that the VAE decodes in the benchmark */
     const char          *unit; /* name of what is timed in printed results, such as "a step" */
     void                 (*work)(struct xd_bench_pair *d, xd_bench_side *s);

@@ -47,8 +47,9 @@ typedef struct xd_sched_cfg {
     int     rescale_betas_zero_snr;
     double  sigma_data; /* for SCM: standard deviation of the latents during sampling */
     /* For SCM, in radians: the first timestep, and the second timestep if the request has two
-     * steps. These two numbers come from the request, not from the config. A value of NaN stands
-     * for the default. If intermediate_timesteps is 0, the steps have equal lengths. */
+     * steps. The request sets max_timesteps and intermediate_timesteps; the config does not contain
+     * them. A value of NaN stands for the default. If intermediate_timesteps is 0, the steps have
+     * equal lengths. */
     double  max_timesteps, intermediate_timesteps;
     double  snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
     /* If clip_sample is 1, predicted latents without noise are clipped. If set_alpha_to_one is 1,

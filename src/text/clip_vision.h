@@ -35,7 +35,7 @@ typedef struct xd_clip_vision { /* config of a vision model */
         { in "layer_norm_eps", AT(of.eps), 'f', epsilon, NULL }
 
 typedef struct xd_clip_vision_glob {
-    xd_tensor class;    /* CLIP: class token, [E] F32 */
+    xd_tensor class;    /* only in CLIP: class token, [E] F32 */
     xd_lin    patch;    /* patch embedding, [E, C p p] */
     xd_tensor position; /* position embeddings, [rows,E] F32 */
     /* gain and bias [E] of the norm before the first block or, in SigLIP, after the last block */

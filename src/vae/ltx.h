@@ -66,7 +66,7 @@ typedef struct xd_ltx_half { /* weights of the encoder, or of the decoder */
 
 typedef struct xd_ltx_glob {
     xd_ltx_half enc, dec;
-    xd_tensor   mean, std; /* mean and deviation of the latents, [latent_channels] */
+    xd_tensor   mean, std; /* mean and standard deviation of the latents, [latent_channels] */
 } xd_ltx_glob;
 
 /* Returns the number of channels of a decoder level after its upsampling; level -1 is the middle of

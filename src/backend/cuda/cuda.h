@@ -84,8 +84,9 @@ enum {
     /* upper limit, in bytes, of the estimate of the memory that CUDA libraries will allocate
      * later */
     XD_CUDA_LATER = 256 << 20,
-    XD_CUDA_FLASH_MOST = 256, /* maximum elements of a head in flash attention */
-    XD_CUDA_FLASH_BIAS = 64,  /* maximum elements of a head in flash attention with a bias */
+    XD_CUDA_FLASH_MOST = 256, /* maximum number of elements of a head in flash attention */
+    /* maximum number of elements of a head in flash attention with a bias */
+    XD_CUDA_FLASH_BIAS = 64,
 };
 
 typedef struct xd_cuda_block {
@@ -120,7 +121,8 @@ typedef struct xd_cuda_dev {
     CUdevice                   device;
     CUcontext                  context;
     CUstream                   stream;
-    CUstream                   lane[XD_NLANES]; /* streams of messages (lanes.c) */
+    /* CUDA streams on which messages are copied (lanes.c) */
+    CUstream                   lane[XD_NLANES];
     CUstream                   fetching; /* stream of fetches (fetch.c); NULL: not opened yet */
     xd_cuda_place              place[XD_FETCH_PLACES];
     CUmodule                   module;
@@ -206,7 +208,7 @@ void      xd_cuda_stage_close(xd_cuda_dev *c, xd_cuda_pinned *b);
 extern const xd_dev_lanes xd_cuda_lanes;
 void                      xd_cuda_close_lanes(xd_cuda_dev *c);
 CUevent                   xd_cuda_mark_event(const xd_mark *m);
-extern const xd_dev_links xd_cuda_links; /* messages by NCCL (links.c) */
+extern const xd_dev_links xd_cuda_links; /* functions that send messages by NCCL (links.c) */
 
 /* ---- fetch.c: entries of xd_dev_ops -------------------------------------------------------- */
 
@@ -319,7 +321,7 @@ int    xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const x
 /* Keys and values of an attention call, each copied to one tensor. k.p is NULL until the attention
  * of the first queries is computed. */
 typedef struct xd_cuda_keys {
-    char     *tmp; /* scratch of the attention call */
+    char     *tmp; /* scratch memory of the attention call */
     xd_tensor k, v;
 } xd_cuda_keys;
 /* Returns the scratch bytes of attention by cuDNN. xd_cuda_attention_cudnn_scratch also makes a

@@ -20,8 +20,8 @@ typedef struct xd_hunyuanvideo_text { /* weights that embed the text and compute
     xd_mlp time, mean;
 } xd_hunyuanvideo_text;
 
-/* Declares the weights of a text refiner block. If `split` is 1, tensor parallelism splits these
- * weights. */
+/* Declares the weights of a text refiner block. If `split` is 1, tensor parallelism splits the
+ * weights of the text refiner block. */
 void      xd_hunyuanvideo_refiner_weights(xd_decl *d, const xd_dual_cfg *c, int split,
                                           xd_hunyuanvideo_refiner *w);
 void      xd_hunyuanvideo_text_weights(xd_decl *d, const xd_dual_cfg *c, xd_hunyuanvideo_text *w);

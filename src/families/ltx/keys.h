@@ -5,7 +5,9 @@
 
 #include "families/key_map.h"
 
-extern const xd_key_map   xd_ltx_key_maps[];   /* list that ends with a map without `what` */
-extern const xd_lora_name xd_ltx_lora_names[]; /* list that ends with a name without `from` */
+/* list of layouts, which ends with a layout whose `what` is NULL */
+extern const xd_key_map   xd_ltx_key_maps[];
+/* list of module names, which ends with a row whose `from` is NULL */
+extern const xd_lora_name xd_ltx_lora_names[];
 
 #endif

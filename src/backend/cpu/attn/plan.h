@@ -4,9 +4,9 @@
  * is 32 bits of a row of queries, keys or values: one float, two bf16 or four int8. A block is a
  * group of consecutive queries or keys; a block of queries is multiplied by one key block after the
  * other. In attention, a pair is a sample of the batch together with one of its key heads. A step
- * is a group of keys whose scores become probabilities together. Two of these words apply only to
- * AMX tiles: a strip is 32 queries of a block that are multiplied together, and a part is 8 steps
- * of keys whose values are multiplied together.
+ * is a group of keys whose scores become probabilities together. The words strip and part are used
+ * only with AMX tiles: a strip is 32 queries of a block that are multiplied together, and a part is
+ * 8 steps of keys whose values are multiplied together.
  *
  * The keys and values of a group of pairs are packed into scratch memory, which all query blocks of
  * those pairs read. The keys of all segments are split into blocks in the order of tokens. The
