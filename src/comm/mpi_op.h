@@ -156,8 +156,8 @@ void     xd_mpi_window_close(xd_comm *c, void *p);
  * to the offset of p in the memory block, and *mine to 1 if this memory belongs to this rank. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
 /* Returns the address of offset `at` in memory block number `block` of a shared-memory window.
- * Returns NULL if no such block exists, or if it ends less than `bytes` bytes after this
- * address. */
+ * Returns NULL if no memory block has this number, or if the block ends less than `bytes` bytes
+ * after this address. */
 char    *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);
 /* xd_mpi_share implements xd_comm_ops.share; xd_mpi_unshare releases all shared memory of a
  * group. */

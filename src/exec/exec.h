@@ -99,7 +99,8 @@ struct xd_exec {
     const xd_hooks     *hooks; /* stack of parallel methods */
     const xd_layout    *lay;
     /* Layout of the queries of the current attention, if the queries belong to another token stream
-     * than the keys (xd_attn_between); else NULL. `lay` is then the layout of the keys. */
+     * than the keys (xd_attn_between); else NULL. If this layout is set, the field `lay` is the
+     * layout of the keys. */
     const xd_layout    *asking;
     xd_dtype            act;   /* type of activations: the compute type */
     int64_t             B;     /* number of samples in the batch */

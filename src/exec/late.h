@@ -13,10 +13,8 @@
 
 #include "exec/exec.h"
 
-enum {
-    XD_LATE_MOST = 8
-}; /* maximum number of pending additions, each of which changes other
-                            * rows */
+/* XD_LATE_MOST: maximum number of pending additions. Each of them changes other rows. */
+enum { XD_LATE_MOST = 8 };
 
 typedef struct xd_late {
     xd_tensor h; /* the hidden state, F32 */

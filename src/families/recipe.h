@@ -215,10 +215,10 @@ typedef struct xd_recipe {
      * xd_steps.threshold_noise). */
     double        threshold_noise;
     /* 1: the transformer reads timesteps that rise from 0 to 1000, so the scheduler's config must
-     * have invert_sigmas. */
+     * set invert_sigmas. */
     int           rising;
     /* 1: the pipeline passes no shift that depends on the image size, so the scheduler's config
-     * must not have use_dynamic_shifting. */
+     * must not set use_dynamic_shifting. */
     int           unshifted;
     /* Computes the logarithm of the dynamic timestep shift (see xd_steps.mu), or NULL. */
     double        (*mu)(int64_t tokens, int steps);

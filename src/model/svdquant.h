@@ -15,9 +15,9 @@ typedef struct xd_svdquant xd_svdquant;
 /* Returns 1 if tensor i of the files contains the codes of an SVDQuant layer. */
 int       xd_svdquant_takes(const xd_st *files, int64_t i);
 /* Finds the SVDQuant layers in weight files. Sets *s to NULL if the files have no SVDQuant layers.
- * Refuses layers of another format and tensors of wrong shape. raw: the weight source of the files,
- * with the names in the files; what: the name of the files in errors. files, raw and what are
- * borrowed. */
+ * Refuses SVDQuant layers of an unknown format, and tensors of wrong shape. raw: the weight source
+ * of the files, with the names in the files; what: the name of the files in errors. files, raw and
+ * what are borrowed. */
 xd_status xd_svdquant_open(xd_svdquant **s, const xd_st *files, const xd_source *raw,
                            const char *what, xd_err *e);
 void      xd_svdquant_close(xd_svdquant **s);

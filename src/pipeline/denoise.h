@@ -157,8 +157,8 @@ void      xd_denoise_clean(xd_denoise *f, float *out);
  * `len` is the number of text tokens of each guidance pass (prompt and negative prompt). */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e);
-/* Evaluates the transformer once for all tokens, without stale values, for guidance pass `pass`;
- * f->pred[pass] receives the prediction. */
+/* Evaluates the transformer once for all tokens, without values of earlier steps, for guidance pass
+ * `pass`; f->pred[pass] receives the prediction. */
 void      xd_denoise_pass(xd_denoise *f, int step, int pass);
 
 #endif

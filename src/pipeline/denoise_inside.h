@@ -22,8 +22,8 @@ static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
     return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
 }
 
-/* Returns how many of a transformer's first steps are exact: they compute every token without stale
- * values. */
+/* Returns how many of a transformer's first steps are exact: they compute every token without
+ * values of earlier steps. */
 int       xd_denoise_exact(const xd_denoise *f);
 /* Returns the range of this rank's tokens that belong to one stream (text, reference or image) of
  * patch `unit`, or of all patches if `unit` is XD_ALL. */

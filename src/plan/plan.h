@@ -14,8 +14,8 @@ typedef struct xd_plan {
     /* Number of PipeFusion patches; 1 if the plan has no pipeline stages, or if all steps are
      * exact. */
     int        npatch;
-    /* Number of steps at the start of a request that use no stale data (exact steps); at least 1 if
-     * the plan has several patches. */
+    /* Number of steps at the start of a request that use no values of earlier steps (exact steps);
+     * at least 1 if the plan has several patches. */
     int        warmup;
     int text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
     /* 1: ring parallelism uses keys and values of the previous step (DistriFusion) */

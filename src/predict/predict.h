@@ -31,7 +31,7 @@ typedef struct xd_prediction_rank {
 
 /* Number and predicted time of the steps that have a certain number of guidance passes. */
 typedef struct xd_predicted_steps {
-    /* number of steps without stale data (exact steps), and of other steps */
+    /* number of steps that use no values of earlier steps (exact steps), and of other steps */
     int    exact, others;
     double exact_s, step_s; /* predicted seconds of an exact step, and of another step */
 } xd_predicted_steps;
@@ -49,8 +49,8 @@ typedef struct xd_predicted_text {
 typedef struct xd_prediction {
     xd_plan             plan;
     int                 ranks; /* number of ranks that the plan uses */
-    /* Predicted seconds. exact_s is the mean time of an exact step (without stale data). step_s is
-     * the mean time of the other steps, or exact_s if all steps are exact. */
+    /* Predicted seconds. exact_s is the mean time of an exact step (which uses no values of earlier
+     * steps). step_s is the mean time of the other steps, or exact_s if all steps are exact. */
     double              text_s, exact_s, step_s, decode_s, request_s;
     /* Groups of prompts, from the shortest to the longest. The predicted values of ranks are for
      * the longest prompts. */
@@ -69,7 +69,8 @@ typedef struct xd_prediction {
      * all weights are in memory, or the disk's speed is unknown. */
     double              read_s[XD_KINDS];
     int                 early; /* 1: the VAE is loaded together with the transformer */
-    /* number of steps per image; number of these steps that use no stale data (exact steps) */
+    /* number of steps per image; number of these steps that use no values of earlier steps (exact
+     * steps) */
     int                 steps, exact;
     int                 rounds;       /* number of images that a replica generates in sequence */
     double              from_s, to_s; /* times at which the last simulated step begins and ends */

@@ -43,7 +43,7 @@ typedef struct xd_bench_pair {
     const char          *unit; /* name of what is timed in printed results, such as "a step" */
     void                 (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int     warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */
-    /* number of exact steps, which come before the steps that use stale data */
+    /* number of exact steps, which come before the steps that use values of earlier steps */
     int     exact;
     /* lead: number of steps before the timed steps; span: number of timed steps */
     int     lead, span;

@@ -95,9 +95,9 @@ int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int
  * first group of the match. */
 void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
-/* Appends the characters of an HTML entity. `name` is the entity's name without "&" and ";". If
- * `no_semicolon` is 1, only entities that are valid without ";" are accepted. Returns 0 if the HTML
- * entity is unknown. */
+/* Appends the characters of an HTML entity. `name` is the HTML entity's name without "&" and ";".
+ * If `no_semicolon` is 1, only entities that are valid without ";" are accepted. Returns 0 if the
+ * HTML entity is unknown. */
 int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out);
 /* Parses a numeric HTML entity "&#...", and writes its number to *v. Returns the length of the
  * numeric entity in bytes, or 0 if the text does not begin with one. */

@@ -4,14 +4,14 @@
  * All norms are RMS norms over the channels of one position, without gain. A causal convolution
  * reads the current and the two earlier frames. A convolution that is not causal reads the current
  * frame, the frame before and the frame after it. Copies of the outermost frame replace frames
- * beyond the video. Pixels beyond the edges of a frame are zeros or, in the decoder of the second
- * version, mirrored pixels.
+ * beyond the video. Pixels beyond the edges of a frame are zeros or, in the decoder of LTX-2,
+ * mirrored pixels.
  *
- * A convolution gets the frames of a video all at once, or in several calls (pieces). With pieces,
- * the convolution keeps the last frames that it has read. If it also reads the following frame, the
- * result of a piece's last frame is computed in the next call, and that of the video's last frame
- * when the convolution is told that no frames follow. The division of a video into pieces does not
- * change the result. */
+ * A convolution gets the frames of a video all at once, or in several calls (pieces). If the frames
+ * come in pieces, the convolution keeps the last frames that it has read. If the convolution also
+ * reads the following frame, the result of a piece's last frame is computed in the next call, and
+ * that of the video's last frame when the convolution is told that no frames follow. The division
+ * of a video into pieces does not change the result. */
 #ifndef XD_VAE_LTX_LAYERS_H
 #define XD_VAE_LTX_LAYERS_H
 

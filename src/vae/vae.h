@@ -103,8 +103,8 @@ struct xd_deal {
     /* [xd_vae_tiles] rank of each tile; tiles are in row-major order. */
     const int *owner;
     /* Function that sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its
-     * tiles in ascending order of their numbers. The tile must not change until `wait` is
-     * called. */
+     * tiles in ascending order of their numbers. The tile that is sent must not change until `wait`
+     * is called. */
     void       (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
     /* Function that rank 0 calls to receive a tile that rank `from` has computed. */
     void       (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
