@@ -53,7 +53,7 @@ typedef struct xd_generator { /* config */
 extern const xd_generator_form xd_generator_vocoder;
 
 /* Table rows (xd_field) that read the keys beginning with P into member m, an xd_generator, of a
- * config struct of type T. The other arguments are the defaults of the Python class. */
+ * config struct of type T. HIDDEN to BIAS are the defaults of the Python class. */
 #define XD_GENERATOR_FIELDS(P, T, m, HIDDEN, ACT, FILTERED, LAST, BIAS)                            \
     { P "in_channels", offsetof(T, m.in), 'l', 128, NULL },                                        \
         { P "hidden_channels", offsetof(T, m.hidden), 'l', HIDDEN, NULL },                         \

@@ -267,9 +267,9 @@ double xd_host_oom_kills(int *group);
  *            set `floats` if the input has few rows, because reading the weight then dominates the
  *            time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
- *            m3. A GEMM with F8E4M3 weights converts q to the type of its input, which is exact for
- *            every type, and multiplies the input by q. After that, such a GEMM multiplies the f32
- *            sum of the products by sw[o], the scale of the output channel.
+ *            e4m3. A GEMM with F8E4M3 weights converts q to the type of its input, which is exact
+ *            for every type, and multiplies the input by q. The GEMM multiplies the f32 sum of these
+ *            products by sw[o], the scale of the output channel.
  * Each quotient in the quantization formulas is one f32 division, and each product is one f32
  * multiplication. The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the
  * scale of a row would be below FLT_MIN, the scale and all elements of the row become 0. If a row
@@ -411,11 +411,11 @@ typedef struct xd_norm {
     xd_dtype  via;
 } xd_norm;
 
-/* Group norm is computed in three steps, so that an image may be split into bands of rows. First,
- * the op `moments` computes the sums and sums of squares of each row of the image. Second, another
- * call of `moments`, with groups = 0, adds the sums of all R rows: in is [R,n] F64, and out is [n]
- * F64. out may be the first row of in. Last, the op `gnorm` normalizes the image with the resulting
- * sums.
+/* Group norm is computed in three steps, so that an image may be split into bands of rows. In the
+ * first step, the op `moments` computes the sums and sums of squares of each row of the image. In
+ * the second step, another call of `moments`, with groups = 0, adds the sums of all R rows: in is
+ * [R,n] F64, and out is [n] F64. out may be the first row of in. In the last step, the op `gnorm`
+ * normalizes the image with the resulting sums.
  *   moments: in [R,P,C] has R rows of P positions. out [R,G,2] F64 receives the sum and the sum of
  *            squares of each group of channels in each row.
  *   gnorm: in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C] F32.
@@ -530,10 +530,11 @@ enum { XD_LINATTN_MAX = 128 };
 typedef struct xd_linattn { xd_tensor out, q, k, v, sums, cos, sin; } xd_linattn;
 
 /* Converts the vectors of attention heads to codes of 8 bits, or codes to vectors. Either `out` or
- * `in` has values [n,H,D], F32, BF16 or F16. The other tensor contains the codes, [n,H,D+4], I8 or
- * F8E4M3: for each head, D codes of one element each, and the four bytes of their common F32 scale.
- * The codes and the scale are those of a row of D elements of an I8 or F8E4M3 weight, and the code
- * of x is x (127 / max), or x (448 / max), rounded. D <= XD_CODE_MAX. */
+ * `in` has values [n,H,D], F32, BF16 or F16. The one of `out` and `in` that does not have values
+ * contains the codes, [n,H,D+4], I8 or F8E4M3: for each head, D codes of one element each, and the
+ * four bytes of their common F32 scale. The codes and the scale are those of a row of D elements of
+ * an I8 or F8E4M3 weight, and the code of x is x (127 / max), or x (448 / max), rounded. D is at
+ * most XD_CODE_MAX. */
 enum { XD_CODE_MAX = 1024, XD_CODE_SCALE = 4 };
 typedef struct xd_code { xd_tensor out, in; } xd_code;
 

@@ -57,7 +57,7 @@ int            xd_json_is_list(const xd_json *j);
  * lists. The key of a field may be a path into nested objects: "rope_scaling.factor". Each key of a
  * path except the last must be an object or absent. A config key may occur in several rows. Rows
  * with the same `off` are aliases: the C field gets the value of the first alias whose key is
- * present in the config. If no alias is present, it gets the first alias's default. */
+ * present in the config. If no alias is present, the C field gets the first alias's default. */
 typedef struct xd_field {
     const char *json;
     size_t      off;

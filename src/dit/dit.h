@@ -81,8 +81,8 @@ typedef struct xd_dit_info {
     int          patch[3]; /* size of a token in latent cells: frames, rows, columns */
     int64_t      dim;      /* width of a hidden state */
     /* Number of hidden states of each token, which pass through the blocks together: 2 if a control
-     * stream has its own hidden states; 0 and 1: one state. The tensor h of xd_state holds all
-     * states, one after the other. */
+     * stream has its own hidden states; 0 and 1: one state. The tensor h of xd_state holds the
+     * first states of all tokens, then the second states. */
     int          states;
     /* Number of factors in xd_input.hint_scales: the number of blocks that add the output of a
      * control stream to the image's hidden state, or the number of side networks. */
@@ -142,9 +142,10 @@ typedef struct xd_dit_info {
      * prefix). xd_dit.read computes the keys and values of the text for all blocks, and blocks call
      * xd_attn_after */
     int          prefix;
-    /* Above 0: the prefix also contains reference images. One row of the text encoder then stands
-     * for a square of prefix_refs x prefix_refs image tokens, and xd_dit.read replaces these rows
-     * (xd_cond.images) by the image's tokens (xd_input.ref). 0: the prefix contains only text. */
+    /* Above 0: the prefix also contains reference images. In a prefix with reference images, one
+     * row of the text encoder stands for a square of prefix_refs x prefix_refs image tokens, and
+     * xd_dit.read replaces these rows (xd_cond.images) by the image's tokens (xd_input.ref). 0: the
+     * prefix contains only text. */
     int          prefix_refs;
     /* 1: image tokens attend only to the tokens of their own group (xd_attn_grouped) */
     int          grouped;

@@ -11,8 +11,8 @@
  * and replay them later with the same tensor addresses. On devices that record launches, the
  * modulations of the current step are copied to a fixed address before the forward pass. Before a
  * forward pass, the input rows are multiplied by all weight matrices that an earlier forward pass
- * has used. During the forward pass, they are multiplied only by the matrices that are used for the
- * first time. */
+ * has used. During the forward pass, the input rows are multiplied only by the matrices that are
+ * used for the first time. */
 #ifndef XD_DIT_MODS_H
 #define XD_DIT_MODS_H
 

@@ -58,7 +58,8 @@ typedef struct xd_gathering {
  * block types are not rounded while they are gathered, because the device rounds faster. */
 xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int stays);
 /* Returns 1 if all checkpoint matrices of the local matrix w are stored as integers that w uses
- * unconverted. Sets *turned to 1 if the file stores the rows of some of them in another order. */
+ * unconverted. Sets *turned to 1 if the file stores the rows of some of these checkpoint matrices
+ * in another order. */
 int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int *turned);
 /* Returns 1 if the quantized matrix w has rows whose scales the device cannot compute. If
  * xd_gather_needs_scales returns 1, the complete matrix is packed at once. */
@@ -72,7 +73,8 @@ void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gath
  * memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);
 /* Returns the bytes of memory for adding LoRA terms to the checkpoint matrices of a local matrix.
- * The memory suffices for all of them together, because all may be open at the same time. */
+ * The memory suffices for all checkpoint matrices of the local matrix together, because all may be
+ * open at the same time. */
 size_t xd_gather_sum_bytes(const xd_decl *d, const xd_gathering *g);
 /* Tells the weight source which rows of m's checkpoint matrices will be read. */
 void   xd_gather_announce(xd_decl *d, const xd_matrix *m);

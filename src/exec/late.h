@@ -13,7 +13,7 @@
 
 #include "exec/exec.h"
 
-/* XD_LATE_MOST: maximum number of pending additions. Each of them changes other rows. */
+/* XD_LATE_MOST: maximum number of pending additions, no two of which change the same row. */
 enum { XD_LATE_MOST = 8 };
 
 typedef struct xd_late {

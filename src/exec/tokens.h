@@ -43,7 +43,7 @@ typedef struct xd_layout {
     /* 1: the last patch contains all reference image tokens and no other tokens. */
     int            refs_apart;
     /* 1: tokens of reference images attend only to one another, and have timestep 0. The hidden
-     * states of these tokens then do not depend on the step. */
+     * states of reference tokens with timestep 0 do not depend on the step. */
     int            refs_alone;
     /* Sizes of the reference images in tokens (borrowed). The stream XD_REF consists of the tokens
      * of all reference images, one image after the other. */

@@ -139,7 +139,7 @@ void xd_w_gain(xd_decl *d, xd_tensor *v, const char *name, int64_t n);
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 
 /* Declares a table that is read by rows (an embedding). The table keeps its element type in the
- * file. If the file is memory-mapped, the table is used there, without a copy. */
+ * file. If the file is memory-mapped, the table is read from the mapping, without a copy. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
 /* Declares a table as xd_w_table does, for a tensor of another shape whose last extent is the
@@ -311,7 +311,7 @@ struct xd_decl {
     /* other prefixes that files may use in place of `prefix`, or NULL */
     const char *const *prefixes;
     /* Prefix, possibly "", of the tensor names that are tried first and printed in lists; NULL:
-     * `prefix`. */
+     * this prefix is the field `prefix`. */
     const char        *lead;
     /* Start of some declared tensor names, such as "visual.". In a file, a name that starts with
      * `beside` has either no prefix or `prefix`, but never one of `prefixes`. `beside` may be

@@ -42,8 +42,8 @@ typedef struct xd_stem {
  * name, `have` the beginning of the name in the file. '#' in `want` matches a number. In `have`,
  * '#' is replaced by the next matched number, and '~' by the next matched number counted back from
  * the last block. A '+' after a '#' means that a file may contain more blocks than the config; the
- * excess blocks are not read. If `stems` is NULL, the end of the name is unchanged. If it is not
- * NULL, the list of stems ends with a row whose `want` is NULL. */
+ * excess blocks are not read. If `stems` is NULL, the end of the name is unchanged. If `stems` is
+ * not NULL, the list of stems ends with a row whose `want` is NULL. */
 typedef struct xd_scope {
     const char    *want, *have;
     const xd_stem *stems;

@@ -307,8 +307,8 @@ typedef struct xd_recipe {
      * for all frames) times 1 - noise_share. */
     double                  noise_share;
     /* Above 0: the transformer separates the image into layers, and this is their default number.
-     * The latents then consist of a frame for the complete image, which is not decoded, and one
-     * frame for each layer. */
+     * The latents of layers consist of a frame for the complete image, which is not decoded, and
+     * one frame for each layer. */
     int                     layers;
     /* 1: if the prompt is empty, diffusers' pipeline generates a description of the image, which
      * xdit does not do. */

@@ -12,8 +12,8 @@
 typedef struct xd_pixels { /* an image in memory, as rows of pixels of `channels` bytes */
     uint8_t *rgb;
     int64_t  w, h;
-    /* Number of bytes of a pixel, 3 for RGB or 4 for RGB and alpha. The caller chooses it before an
-     * image is read. */
+    /* Number of bytes of a pixel, 3 for RGB or 4 for RGB and alpha. The caller sets `channels`
+     * before an image is read. */
     int      channels;
     /* 1: only the size of the image is read; xd_pixels_new stores the size and then returns an
      * error, so that no pixels are decoded. */
@@ -64,9 +64,9 @@ int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp,
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e);
 /* Makes Exif metadata, beginning with the TIFF header, that contain an image's texts. max: maximum
  * size of the metadata in bytes, at least 1 kB. The text "parameters" becomes the field
- * UserComment, truncated if it is too long. The other texts become the field ImageDescription, if
- * they fit. Returns malloc'ed memory of *n bytes, or NULL if the image has no texts or if out of
- * memory. */
+ * UserComment, truncated if it is too long. All other texts become the field ImageDescription, if
+ * they fit into `max` bytes. Returns malloc'ed memory of *n bytes, or NULL if the image has no
+ * texts or if out of memory. */
 uint8_t  *xd_exif(const xd_image_text *texts, size_t max, size_t *n);
 /* Joins all texts of an image as lines "key: value", truncated at a character boundary to at most
  * `max` bytes. Returns malloc'ed memory, or NULL if the image has no texts or if out of memory. */

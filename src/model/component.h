@@ -284,10 +284,11 @@ typedef struct xd_component_weights {
 /* Opens a second set of weights for the component's blocks. The weights of the new set are not
  * loaded and have no LoRA terms. */
 xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
-/* Swaps the component's set of weights and the second set. xd_component_swap sends no messages. */
+/* Swaps the component's set of weights and the second set of weights, `v`. xd_component_swap sends
+ * no messages. */
 void      xd_component_swap(xd_component *p, xd_component_weights *v);
-/* Frees the weights of the second set, but the set stays open. All ranks of its share group must
- * call xd_component_weights_drop. */
+/* Frees the weights of the component's second set of weights, but the set stays open. All ranks of
+ * its share group must call xd_component_weights_drop. */
 void      xd_component_weights_drop(xd_component_weights *v, xd_component *p);
 void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 

@@ -1,16 +1,16 @@
 /* lora.h - reads LoRA files, whose low-rank differences are added to a model's weights.
  *
- * A LoRA file has two matrices, up and down, for each module (layer) that it changes. The model
- * then computes with W + scale * (alpha / rank) * up * down in place of the weight W (Hu et al.
- * 2021, https://arxiv.org/abs/2106.09685). LoHa files have the elementwise product of two products
- * up * down (https://arxiv.org/abs/2108.06098), LoKr files a Kronecker product
+ * A LoRA file has two matrices, up and down, for each module (layer) that it changes. With the LoRA
+ * file, the model computes with W + scale * (alpha / rank) * up * down in place of the weight W (Hu
+ * et al. 2021, https://arxiv.org/abs/2106.09685). LoHa files have the elementwise product of two
+ * products up * down (https://arxiv.org/abs/2108.06098), LoKr files a Kronecker product
  * (https://arxiv.org/abs/2309.14859). If the file has magnitudes (DoRA,
- * https://arxiv.org/abs/2402.09353), each row of the changed weight is then rescaled so that the
- * row's norm equals its magnitude. LoRA files are opened and checked when the model is opened. The
- * matrices of LoRA files become terms of the component's weight source (xd_source_sums): while the
- * rows of a weight are rearranged for the kernels, the terms are added in f32, before rounding or
- * quantization, and only for the columns of this rank. Because the terms are added to the weights
- * themselves, LoRA works with every parallel plan.
+ * https://arxiv.org/abs/2402.09353), each row of the changed weight is rescaled at the end so that
+ * the row's norm equals its magnitude. LoRA files are opened and checked when the model is opened.
+ * The matrices of LoRA files become terms of the component's weight source (xd_source_sums): while
+ * the rows of a weight are rearranged for the kernels, the terms are added in f32, before rounding
+ * or quantization, and only for the columns of this rank. Because the terms are added to the
+ * weights themselves, LoRA works with every parallel plan.
  *
  * The model owns the LoRA terms, and the code that reads a weight looks them up. To change LoRA
  * files at run time, drop the component's weights, set other terms and load the weights again. */

@@ -31,7 +31,7 @@ typedef enum xd_event_kind {
      * (xd_event), b: peer rank or -1, c: index of the message. */
     XD_EV_CALL,
     /* The time in which the rank waits for messages. The fields a and b describe the first message
-     * for which it waits, as in XD_EV_CALL. */
+     * for which the rank waits, as in XD_EV_CALL. */
     XD_EV_WAIT,
     XD_EV_FLIGHT, /* a message in flight, from its call to the end of the wait */
     XD_EV_DEVICE, /* an operation that ran on an asynchronous device; field a: the xd_op */

@@ -422,7 +422,8 @@ int         xd_job_changes(const xd_job *j);
 int         xd_job_changes_again(const xd_job *j);
 /* xd_job_no_guidance returns the guidance scale (1 or 0) at or below which guidance is off. */
 /* xd_job_reads_guidance returns 1 if this transformer reads the guidance scale as an input although
- * other transformers of the pipeline do not. A step then evaluates the transformer once. */
+ * other transformers of the pipeline do not. A step of such a transformer evaluates the transformer
+ * once. */
 int         xd_job_reads_guidance(const xd_job *j);
 double      xd_job_no_guidance(const xd_job *j);
 /* Returns `rows`, a number of image tokens, plus the number of padding tokens that the transformer

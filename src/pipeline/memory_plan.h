@@ -58,7 +58,8 @@ int       xd_need_apart(const xd_job *j, int ranks);
  * If only one of the transformers is loaded at a time, the caller sets n->dit2 to 0. */
 void      xd_need_dits(xd_need *n, const xd_job *j);
 /* Returns 1 if this request or the next one must reload a transformer unless both transformers stay
- * loaded. If it returns 1, both transformers stay loaded if memory is sufficient (xd_job.both). */
+ * loaded. If xd_need_both returns 1, both transformers stay loaded if memory is sufficient
+ * (xd_job.both). */
 int       xd_need_both(const xd_job *j);
 /* Counts the bytes that this rank needs for text encoding, denoising and decoding. xd_memory_count
  * exchanges no messages. */

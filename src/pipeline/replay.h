@@ -42,14 +42,14 @@ typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
 void          xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
 void          xd_replay_close(xd_replay *r);
-/* Call xd_replay_begin before a guidance pass. If it returns XD_RUN, the caller runs the guidance
- * pass. If it returns XD_RECORD, the caller runs the guidance pass and then calls xd_replay_end. If
- * it returns XD_DONE, the caller does nothing, because xd_replay_begin has launched the recorded
- * kernels. */
+/* Call xd_replay_begin before a guidance pass. If xd_replay_begin returns XD_RUN, the caller runs
+ * the guidance pass. If xd_replay_begin returns XD_RECORD, the caller runs the guidance pass and
+ * then calls xd_replay_end. If xd_replay_begin returns XD_DONE, the caller does nothing, because
+ * xd_replay_begin has launched the recorded kernels. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
 /* Ends the recording of a guidance pass and launches the recorded kernels. Returns 0 if the
- * recording failed. The caller must then run the guidance pass again, because none of its kernels
- * has run, and nothing is recorded from then on. */
+ * recording failed. If the recording failed, the caller must run the guidance pass again, because
+ * none of its kernels has run, and later guidance passes are not recorded. */
 int           xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

@@ -20,8 +20,8 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
     int64_t  images;
     xd_span  cut;
     /* With prompt_weighting: `weights` [n] are factors of the embedding's rows, and `chunk` is the
-     * number of token ids that the encoder reads at a time. Without it, `weights` is NULL and
-     * `chunk` is 0: the encoder reads all token ids together. */
+     * number of token ids that the encoder reads at a time. Without prompt_weighting, `weights` is
+     * NULL and `chunk` is 0: the encoder reads all token ids together. */
     float   *weights;
     int64_t  chunk;
 } xd_token_ids;

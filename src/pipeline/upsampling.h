@@ -15,7 +15,7 @@
 xd_status xd_upsampling_open(xd_job *j, xd_err *e);
 void      xd_upsampling_close(xd_job *j);
 /* Returns the factor by which the number of latent rows (i is 1) or columns (i is 2) grows from the
- * first denoising pass to the second one, or 1 if the request has only one. */
+ * first denoising pass to the second one, or 1 if the request has only one denoising pass. */
 int64_t   xd_upsampling_factor(const xd_job *j, int i);
 /* For denoising that starts from latents, sets the fraction of the steps that run
  * (denoise_strength). Refuses denoise_strength for denoising that starts from noise. */

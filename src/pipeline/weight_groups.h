@@ -2,7 +2,7 @@
  *
  * A share group consists of those ranks of a host that compute the same pipeline stage with the
  * same shard of a component. Each rank of a share group reads some of the weights and writes them,
- * in the layout of the kernels, to shared memory. All ranks of the group then compute with the
+ * in the layout of the kernels, to shared memory. All ranks of the share group compute with the
  * complete weights in shared memory. */
 #ifndef XD_PIPELINE_WEIGHT_GROUPS_H
 #define XD_PIPELINE_WEIGHT_GROUPS_H

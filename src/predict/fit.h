@@ -46,11 +46,12 @@ const xd_candidate *xd_fit_least(const xd_search *s);
  * --weights_dtype int8 (13.1 GB)". If no set of changes makes the request fit, the advice is the
  * set of changes with which the request needs the least memory, and how much it then needs. A set
  * of changes is suggested only after counting has shown that the request fits into memory with it.
- * First, changes are tried that leave the pixels unchanged or nearly unchanged, such as VAE tiles,
- * or weights in host memory that are copied to the device when they are needed. If that does not
- * suffice, other types of weights are tried, first for the larger component, and four bits last;
- * and after that, tensor parallelism, fewer ranks, and smaller images. Each change is tried with
- * each of the n plans. Counting the memory for the advice takes at most a few seconds. */
+ * The first changes that are tried leave the pixels unchanged or nearly unchanged: for example, VAE
+ * tiles, or weights in host memory that are copied to the device when they are needed. If these
+ * changes do not suffice, other types of weights are tried, first for the larger component, and
+ * four bits last; and after that, tensor parallelism, fewer ranks, and smaller images. Each change
+ * is tried with each of the n plans. Counting the memory for the advice takes at most a few
+ * seconds. */
 void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
 /* Returns the first set of changes that t->only allows and with which the request fits into memory
  * with plan `plan`. Writes the changes to `out` as text, such as "--offload auto (13.1 GB ...)". */

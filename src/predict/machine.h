@@ -124,8 +124,8 @@ xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machin
                               xd_err *e);
 void      xd_cost_device_close(xd_cost_device **r);
 xd_dev   *xd_cost_device_dev(xd_cost_device *r);
-/* Sets the size in bytes of the weights that later kernels read repeatedly. If it is larger than
- * the machine's cache, these kernels are predicted to read the weights from memory. */
+/* Sets the size in bytes of the weights that later kernels read repeatedly. If the weights are
+ * larger than the machine's cache, kernels are predicted to read the weights from memory. */
 void      xd_cost_device_weights(xd_cost_device *r, double bytes);
 /* Returns the predicted seconds of the kernels since the last call of xd_cost_device_lap_s. If
  * `alone` is 1, the times are predicted as if all other ranks were idle. */

@@ -1,10 +1,10 @@
 /* simulate.h - predicts when every rank of a plan computes, sends and waits, by a discrete-event
  * simulation.
  *
- * First, one process runs the request for one rank after the other, on a device that computes
- * nothing. For each rank, the process records the predicted seconds of computation and the starts
- * and ends of messages. The simulation then combines the records of all ranks and computes the
- * times of messages from the rates of the machine's links. A simulation needs no real ranks. */
+ * One process runs the request for one rank after the other, on a device that computes nothing. For
+ * each rank, the process records the predicted seconds of computation and the starts and ends of
+ * messages. The simulation then combines the records of all ranks and computes the times of
+ * messages from the rates of the machine's links. A simulation needs no real ranks. */
 #ifndef XD_PREDICT_SIMULATE_H
 #define XD_PREDICT_SIMULATE_H
 

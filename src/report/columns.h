@@ -21,8 +21,8 @@ typedef struct xd_column {
 } xd_column;
 
 /* Hides some of the n columns until the table is at most `room` letters wide (0: no limit). If the
- * table is still too wide then, makes column `cut` narrower. While other columns are hidden, column
- * `cut` is assumed to have the width `longest`. */
+ * table is still too wide without the columns that may be hidden, makes column `cut` narrower.
+ * While other columns are hidden, column `cut` is assumed to have the width `longest`. */
 void xd_columns_fit(xd_column *c, int n, int room, int cut, int longest);
 /* Writes one line of the table with the texts `cells`, or the line of titles if `cells` is NULL. */
 void xd_columns_line(const xd_column *c, int n, const char *const *cells, char *out, size_t size);

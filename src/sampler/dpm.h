@@ -7,8 +7,8 @@
 
 /* Opens the schedule of a DPM-Solver++ sampler; the caller must have checked the sampler's config.
  * Timesteps of noise levels with the spacings of Karras and Lu are rounded to integers. With the
- * beta schedule squaredcos_cap_v2, they are rounded only if `rounds` is 1, and truncated if it is
- * 0. */
+ * beta schedule squaredcos_cap_v2, timesteps with these spacings are rounded only if `rounds` is 1,
+ * and truncated if `rounds` is 0. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 

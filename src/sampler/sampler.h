@@ -226,7 +226,8 @@ int               xd_sampler_is_sde(const xd_sampler *s, const char *name);
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj, const char *what,
                         xd_err *e);
 /* Replaces values of solver_type and algorithm_type that the diffusers class `class_name` does not
- * support. The Python class replaces them in this way when it reads a config. */
+ * support. The diffusers class replaces unsupported values in the same way when it reads a
+ * config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 /* Returns 1 if sampler d reads this key of scheduler_config.json. */
 int       xd_sched_has(const xd_sampler *d, const char *key);

@@ -53,7 +53,7 @@ xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
 double xd_round_even(double v);
 
 /* Returns element i of numpy's linspace(0, stop, n). Rounding errors equal those of numpy, because
- * they decide which integer a timestep becomes. */
+ * rounding errors decide which integer a timestep becomes. */
 double xd_linspace(double stop, int n, int i);
 
 /* Writes DDIM's integer timesteps for n steps to t [n + 1], largest first. Returns the number of
@@ -114,8 +114,9 @@ void xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor l
  * from s->time, s->in_scale and `levels`, an array of s->steps + `more` elements of `size`
  * bytes. */
 void xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
-/* Writes two factors to of[0] and of[1]. The latents at the noise level with cumulative alpha
- * product acp are of[0] times the image plus of[1] times noise. */
+/* Writes the factors of image and noise in noisy latents to of[0] and of[1]. The latents at the
+ * noise level with cumulative alpha product acp are of[0] times the image plus of[1] times
+ * noise. */
 void xd_acp_shares(double acp, double of[2]);
 
 /* Makes the execution context fail if the step draws noise but the tensor `noise` is absent. */

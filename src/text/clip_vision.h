@@ -20,8 +20,8 @@ typedef struct xd_clip_vision { /* config of a vision model */
 } xd_clip_vision;
 
 /* Rows of a table of config keys (xd_field) for a vision model. `in` is the prefix of the config
- * keys, such as "vision_config.", and AT(m) is the offset of member m of xd_clip_vision. The other
- * arguments of the macro are default values of transformers' CLIPVisionConfig or
+ * keys, such as "vision_config.", and AT(m) is the offset of member m of xd_clip_vision.
+ * patch_side, act and epsilon are default values of transformers' CLIPVisionConfig or
  * SiglipVisionConfig. */
 #define XD_CLIP_VISION_FIELDS(in, AT, patch_side, act, epsilon)                                    \
     { in "hidden_size", AT(of.dim), 'l', 768, NULL },                          \

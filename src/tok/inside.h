@@ -4,15 +4,15 @@
  * Texts are tokenized in the same steps as by the tokenizers of the library transformers. All
  * tokenizers first find added tokens in the raw text (added.c). T5's tokenizer normalizes the text
  * between the added tokens with the model's character map (charsmap.c), and splits the text at
- * white space and at U+2581, so that every word begins with U+2581 (tok.c). T5's tokenizer then
- * segments each word into the pieces with the largest sum of scores (unigram.c). CLIP's tokenizer
- * normalizes the text, splits it into words with a regular expression (clip.c), and merges the
- * bytes of a word pair by pair (bpe.c). BERT's tokenizer normalizes the text, splits it at white
- * space and punctuation, and segments each word from the left into the longest pieces (bert.c).
- * ByT5's tokens are the bytes of the text (tok.c). The tokenizer of a language model follows the
- * rules in its tokenizer.json (lm.c): it normalizes, splits with regular expressions (pattern.c),
- * and merges bytes or characters (bpe.c). open.c selects the tokenizer of a directory; lm_open.c
- * reads the tokenizer of a language model. */
+ * white space and at U+2581, so that every word begins with U+2581 (tok.c). After the text is
+ * split, T5's tokenizer segments each word into the pieces with the largest sum of scores
+ * (unigram.c). CLIP's tokenizer normalizes the text, splits it into words with a regular expression
+ * (clip.c), and merges the bytes of a word pair by pair (bpe.c). BERT's tokenizer normalizes the
+ * text, splits it at white space and punctuation, and segments each word from the left into the
+ * longest pieces (bert.c). ByT5's tokens are the bytes of the text (tok.c). The tokenizer of a
+ * language model follows the rules in its tokenizer.json (lm.c): it normalizes, splits with regular
+ * expressions (pattern.c), and merges bytes or characters (bpe.c). open.c selects the tokenizer of
+ * a directory; lm_open.c reads the tokenizer of a language model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 

@@ -34,8 +34,8 @@ typedef struct xd_causal_cfg {
     /* 1: the files store the kernels of 3D convolutions without the axis of frames (only if
      * `images` is 1) */
     int      flat;
-    /* Number of channels of a pixel: 3 for RGB, 4 for RGB and alpha. If it is 4, decoding returns
-     * only RGB, and images to encode are opaque. */
+    /* Number of channels of a pixel: 3 for RGB, 4 for RGB and alpha. If `colours` is 4, decoding
+     * returns only RGB, and images to encode are opaque. */
     int      colours;
 } xd_causal_cfg;
 

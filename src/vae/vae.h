@@ -28,8 +28,8 @@ typedef struct xd_vae_info {
     int64_t     step[2];
     /* 1: the decoder always runs in tiles of equal size: the fewest tiles that cover the image with
      * distances up to `step`. The distances are as equal as possible, smaller ones first. A tile is
-     * blended with its neighbours as they were decoded. 0: the last tiles of an image are smaller,
-     * and a tile is blended with neighbours that have already been blended. */
+     * blended with its neighbours as the decoder computed them. 0: the last tiles of an image are
+     * smaller, and a tile is blended with neighbours that have already been blended. */
     int         covers;
     /* The decoder's last feature map has one position for each square of patch x patch pixels.
      * Tiles are blended in this feature map, not in pixels. The encoder's tiles are `patch` times

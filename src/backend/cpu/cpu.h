@@ -122,8 +122,8 @@ XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
 XD_QUANT_SLOTS(avx512bf16)
-double xd_burst_bf16(void); /* measures GFLOP/s like `burst`, with vdpbf16ps */
-double xd_burst_amx(void);  /* measures GFLOP/s like `burst`, with tdpbf16ps (AMX) */
+double xd_burst_bf16(void); /* measures GFLOP/s like the kernel `burst`, with vdpbf16ps */
+double xd_burst_amx(void);  /* measures GFLOP/s like the kernel `burst`, with tdpbf16ps (AMX) */
 
 typedef struct xd_dnn xd_dnn;
 

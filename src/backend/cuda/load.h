@@ -36,8 +36,8 @@ int                  xd_cuda_stand_in(char *path, size_t size, const char *name)
  * device is out of memory, and XD_EDEVICE for any other error. */
 xd_status            xd_cuda_status(CUresult r);
 /* Converts the result r of the driver function `call` to a status, as xd_cuda_status does. For the
- * first error of the process, also logs the error's number and name, and `call`. Out-of-memory
- * errors are not logged. */
+ * first CUDA error of the process, xd_cuda_check also logs the error's number and name, and `call`.
+ * Out-of-memory errors are not logged. */
 xd_status            xd_cuda_check(const char *call, CUresult r);
 /* Returns 1 if XDIT_CUDA_SYNC=1 is set: the host then waits after each kernel and each GEMM of a
  * library. */

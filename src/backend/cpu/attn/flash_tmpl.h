@@ -117,15 +117,15 @@ static unit *packed_pair(const job *w, int64_t pair)
 static void measure_keys(job *w);
 
 /* Packs n keys of a (batch, key head) pair, which form key block kb, in the layout that the
- * multiplications read. The packed block of keys is stored in the pair's memory, which begins at
- * `pair`. The array v holds the addresses of the values of the n keys, so that place_keys can
- * prefetch the values. */
+ * multiplications read. The packed block of keys is stored in the memory of this (batch, key head)
+ * pair, which begins at `pair`. The array v holds the addresses of the values of the n keys, so
+ * that place_keys can prefetch the values. */
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 
 /* Packs n rows of values of a (batch, key head) pair, which belong to key block kb, in the layout
- * that the multiplications read. The packed block of values is stored in the pair's memory, which
- * begins at `pair`. */
+ * that the multiplications read. The packed block of values is stored in the memory of this (batch,
+ * key head) pair, which begins at `pair`. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* Prefetches a row of keys or values into the L2 cache. The hardware prefetcher does not predict

@@ -11,11 +11,11 @@
  * rms error of rounding to bf16 alone is 0.17 %.
  *
  * The exponent in fixed point, with the bias, is computed as a float to which 1.5 * 2^23 is also
- * added; it is then in the low 16 bits of the float. The low 16 bits of two floats with fixed-point
- * sums form a 32-bit unit of two bf16 probabilities. A fixed-point sum that does not fit into 16
- * bits wraps around, so the range of the scores must be known in advance. All variants of the
- * softmax (BOUNDED, WATCHED, CLAMPED) round once and at the same place, so that a row's
- * probabilities are bit-identical whichever variant the neighbouring rows need. */
+ * added; after this addition, the exponent is in the low 16 bits of the float. The low 16 bits of
+ * two floats with fixed-point sums form a 32-bit unit of two bf16 probabilities. A fixed-point sum
+ * that does not fit into 16 bits wraps around, so the range of the scores must be known in advance.
+ * All variants of the softmax (BOUNDED, WATCHED, CLAMPED) round once and at the same place, so that
+ * a row's probabilities are bit-identical whichever variant the neighbouring rows need. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
@@ -31,8 +31,8 @@ static const float MOST = 65535;
 /* scores below BOUND need no reference score, because their powers of two fit into bf16 */
 static const float BOUND = 126;
 /* If the scores of a row, relative to the row's reference score, are below FAR, the magnitudes of
- * their exponents are below 2^15. A fixed-point sum that does not fit into 16 bits then changes the
- * high 16 bits of the float. */
+ * their exponents are below 2^15. If the magnitudes are below 2^15, a fixed-point sum that does not
+ * fit into 16 bits changes the high 16 bits of the float. */
 static const float FAR = 10000;
 /* Exponent of two that replaces the exponent of a score of -infinity, if scores are not clamped.
  * For an exponent of LEAST, the computed power of two is 0, and the fixed-point sum is still

@@ -81,8 +81,8 @@ typedef struct block {
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
-/* Stores 32 columns of an output row. If they are a complete cache line of bf16, one instruction
- * stores them. If `streams` is 1, put_row uses non-temporal stores. */
+/* Stores 32 columns of an output row. If the columns are a complete cache line of bf16, one
+ * instruction stores the columns. If `streams` is 1, put_row uses non-temporal stores. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
                            __m512 y)
 {
