@@ -79,7 +79,7 @@ char *xd_path_join(const char *dir, const char *name);
  * modular pipeline of diffusers, modular_model_index.json. */
 int   xd_is_model_index(const char *name);
 /* Returns the malloc'ed path of a directory's model_index.json or modular_model_index.json, or NULL
- * if out of memory. If the directory contains none of these files, returns the path that
+ * if out of memory. If the directory contains neither of the two files, returns the path that
  * model_index.json would have. */
 char *xd_model_index_path(const char *dir);
 

@@ -21,7 +21,7 @@ typedef struct xd_refined { /* weights of a block */
     xd_tensor norm[4];
 } xd_refined;
 
-/* Inputs of a block other than its weights and the hidden state. In models with these blocks, the
+/* Inputs of a block other than its weights and the hidden state. In models with refiner blocks, the
  * data in xd_state.local begins with an xd_refined_in. */
 typedef struct xd_refined_in {
     xd_tensor emb;      /* [1,E]: input of the modulation layers */

@@ -118,10 +118,10 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 /* Declares a 3 x 3 convolution "NAME.weight" [out, in, 3, 3] of a feature map whose height and
  * width are first doubled (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2
  * pixels of the original map, each multiplied by a sum of the kernel's weights. For i and j of 0 or
- * 1, w[2 i + j] is the 2 x 2 convolution that computes this output pixel from rows y - 1 + i and y
- * + i and columns x - 1 + j and x + j of the original map. All four 2 x 2 convolutions share the
- * bias. Per pixel of the original map, the four convolutions need 16 multiplications instead of
- * 36. */
+ * 1, w[2 i + j] is the 2 x 2 convolution that computes output pixel (2y + i, 2x + j) from rows y -
+ * 1 + i and y + i and columns x - 1 + j and x + j of the original map. All four 2 x 2 convolutions
+ * share the bias. Per pixel of the original map, the four convolutions need 16 multiplications
+ * instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* Declares a transposed convolution over rows, "NAME.weight" [in, out, k] and "NAME.bias" [out]

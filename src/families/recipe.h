@@ -154,11 +154,12 @@ typedef enum xd_image_role {
      * the control video's reference images are additional latent frames before the video's latent
      * frames, and are not decoded. */
     XD_ROLE_CONTROL_VIDEO,
-    /* Each input image or video fixes frames of the generated video, with a strength. Latents for
-     * frames from frame 0 on are mixed with the video's first latent frames. If the image or video
-     * is for later frames, its first latent frames become additional latent frames before the
-     * video's, which have the time of the fixed frames and are not decoded, and its other latent
-     * frames are mixed with the video's. Fixed frames have lower timesteps than other frames. */
+    /* Each input image or video fixes frames of the generated video, with a strength. The latents
+     * of an image or video that fixes frames from frame 0 on are mixed with the generated video's
+     * first latent frames. If the image or video fixes later frames, its first latent frames become
+     * additional latent frames before the generated video's, which have the time of the fixed
+     * frames and are not decoded. The other latent frames of the image or video are mixed with the
+     * generated video's latent frames. Fixed frames have lower timesteps than other frames. */
     XD_ROLE_CONDITIONS,
     XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
@@ -202,9 +203,9 @@ typedef struct xd_recipe {
     /* 1: the norm of each token's guided prediction is set to the norm of the prompt's
      * prediction. */
     int           keeps_length;
-    /* 1: the pipeline has the options cfg_trunc_ratio and cfg_normalization. The latter, which is
-     * on by default, sets the norm of each latent row of the guided prediction to the norm of that
-     * row in the prompt's prediction. */
+    /* 1: the pipeline has the options cfg_trunc_ratio and cfg_normalization. cfg_normalization,
+     * which is on by default, sets the norm of each latent row of the guided prediction to the norm
+     * of that row in the prompt's prediction. */
     int           keeps_rows;
     xd_own_sigmas own_sigmas;
     /* Key of model_index.json with a list of noise levels (sigmas). The list replaces equally

@@ -32,7 +32,7 @@ typedef struct xd_loras xd_loras;
  * number. *The list *l belongs to the model; close it after the components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 /* Opens LoRA files for the second of two transformers (m->loras_2), as xd_loras_open does for the
- * first. Tensors for text encoders in these files are ignored. */
+ * first. In LoRA files for the second transformer, tensors for text encoders are ignored. */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 /* Sets *channels to the largest number of input channels that a LoRA file needs in the
  * transformer's input layer (xd_dit.input), or to 0 if no file changes this layer. In `m`, the

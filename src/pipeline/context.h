@@ -21,8 +21,8 @@ typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } 
  * (xd_open_args.fit). */
 enum { XD_FIT_OFFLOAD = 1, XD_FIT_DIT = 2, XD_FIT_TEXT = 4 };
 
-/* Caches that an engine keeps between requests. Engines that share weights also share these caches
- * of embeddings and colours. */
+/* Caches that an engine keeps between requests. Engines that share weights also share the caches of
+ * embeddings and colours. */
 typedef struct xd_engine_caches {
     /* embeddings of earlier prompts (text_cache.h); NULL: no cache yet */
     struct xd_text_cache *embeddings;

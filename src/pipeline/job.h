@@ -27,8 +27,8 @@ typedef struct xd_condition {
     int64_t frames;   /* number of frames of the image or video that are used */
     /* `latents` is the number of latent frames of the image or video. The first `leading` of them
      * are placed before the generated video's latent frames, from latent frame `at` on. The latent
-     * frames of the image or video after those are mixed with the generated video's latent
-     * frames. */
+     * frames of the image or video after the first `leading` ones are mixed with the generated
+     * video's latent frames. */
     int64_t latents, leading, at;
 } xd_condition;
 

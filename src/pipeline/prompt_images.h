@@ -21,8 +21,8 @@ xd_status xd_prompt_image_set_size(xd_job *j, int i, xd_grid own, xd_err *e);
 xd_status xd_prompt_image_read(xd_job *j, int i, const uint8_t *rgb, xd_grid size, int cut,
                                xd_err *e);
 /* Sends the images for the text encoder from rank 0 to all ranks that split an encoder. `s` is this
- * rank's status so far. Returns the first failure of any rank. All these ranks must call
- * xd_prompt_images_share. */
+ * rank's status so far. Returns the first failure of any rank. All ranks that split an encoder must
+ * call xd_prompt_images_share. */
 xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e);
 
 /* In a tokenized prompt for encoder k, one token id marks the position of an image. Returns how

@@ -31,7 +31,8 @@ typedef enum xd_plan_needs {
 /* Values that tell how a plan's image differs from the image of one rank. XD_SAME_BITS: the images
  * are bit-identical; XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently;
  * XD_STALE_STEPS: some steps use values of earlier steps; XD_CODED_MESSAGES: messages between hosts
- * are rounded to 8 bits. For a plan, these values of all its options are combined by bitwise OR. */
+ * are rounded to 8 bits. For a plan, the values XD_SAME_BITS to XD_CODED_MESSAGES of all its
+ * options are combined by bitwise OR. */
 enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2, XD_CODED_MESSAGES = 4 };
 
 /* Flags of xd_plan_row.always: an option is printed among a plan's flags, or in its description,

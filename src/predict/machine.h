@@ -21,8 +21,8 @@ typedef struct xd_rates { /* rates of the kernels of one rank in one compute typ
     double bytes;
     double call_s; /* overhead of one kernel call in seconds */
     /* Rates in bytes/s of three kinds of kernels: norms (including norms of attention heads), group
-     * norms, and activation functions. If one of these rates is 0, the rate `bytes` is used for
-     * that kind of kernel. */
+     * norms, and activation functions. If the rate of a kind of kernels is 0, the rate `bytes` is
+     * used for these kernels. */
     double norm, gnorm, act;
     /* rate in bytes/s of reading weights that are not in a CPU cache; 0: the rate `bytes`. */
     double weights;
@@ -79,7 +79,7 @@ xd_status   xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, 
 /* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is
  * this rank's device. `device` names the devices of all ranks: "cuda" for one GPU per rank, or
  * "cuda:0" for one GPU that all ranks share. If `device` is NULL, the ranks' devices are of the
- * same kind as `dev`. If `xdit probe` was not run for these devices, a known device gets its
+ * same kind as `dev`. If `xdit probe` was not run for the ranks' devices, a known device gets its
  * built-in rates, and an unknown device is measured briefly. */
 xd_status   xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                   xd_err *e);
@@ -105,7 +105,7 @@ const char *xd_machine_device(int i);
  * as "H100" for "NVIDIA H100 80GB HBM3", or NULL if there is none. */
 const char *xd_machine_like(const char *product);
 /* Returns how many of the device's `have` free bytes a request may use. The device's libraries use
- * the remaining bytes. */
+ * the free bytes that a request may not use. */
 double      xd_machine_device_room(const xd_dev *dev, double have);
 /* Sets *m to the description of a cluster of known devices. The name of a cluster is DEVICE,
  * NxDEVICE for N devices, or HxNxDEVICE for H hosts with N devices each. Returns 0 if the device in

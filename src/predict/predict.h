@@ -80,7 +80,7 @@ typedef struct xd_prediction {
     /* bytes of weights that are copied to the device in each step, on the rank that copies the
      * most */
     double              streamed;
-    double              upload; /* bytes/s at which these weights are copied to the device */
+    double              upload; /* bytes/s at which streamed weights are copied to the device */
     int                 apart;  /* 1: transformer and VAE are never loaded together */
     /* fits: 1 if the request fits into memory; stale: 1 if some steps use values of earlier
      * steps */

@@ -84,8 +84,8 @@ struct xd_text {
      * NULL, the encoder provides only `encode`. */
     void (*hidden)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out);
     /* Variant of this encoder that also runs the vision network (tower); NULL: the encoder has no
-     * vision network. In the variant, the blocks of the vision network come before those of the
-     * language model, so hidden states are counted from the end: -1, -2. */
+     * vision network. In a variant with a vision network, the blocks of the vision network come
+     * before those of the language model, so hidden states are counted from the end: -1, -2. */
     const xd_text *with_vision;
     /* returns the properties of the vision tower; NULL: the encoder has no vision tower */
     void           (*tower)(const void *cfg, xd_text_tower *out);

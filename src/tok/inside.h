@@ -461,7 +461,7 @@ typedef enum xd_tok_kind {
 } xd_tok_kind;
 /* The parsed files of a tokenizer's directory that may declare special tokens: cfg
  * (tokenizer_config.json), map (special_tokens_map.json), old (added_tokens.json), tj
- * (tokenizer.json). Each of these pointers is NULL if the directory lacks the file. */
+ * (tokenizer.json). A pointer to a parsed file is NULL if the directory lacks the file. */
 typedef struct xd_special_files {
     const xd_json    *cfg, *map, *old, *tj;
     int               spiece; /* 1: the tokenizer is T5's and was opened from a file spiece.model */

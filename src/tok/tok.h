@@ -119,8 +119,9 @@ char *xd_caption_clean(const char *text);
 /* Cleans a prompt as two calls of diffusers' _clean_caption do: removes text that is typical of
  * captions from the web, such as URLs, HTML tags, file names and sizes. */
 char *xd_caption_of_web(const char *text);
-/* Returns the quoted passages of a prompt, "A" or “B”, as 'Text "A". Text "B". ', each passage
- * once. Returns an empty string if the prompt contains no quotes. */
+/* Returns a text with the quoted passages of a prompt, each passage once: for the quotes "A" and
+ * “B”, the text 'Text "A". Text "B". '. Returns an empty string if the prompt contains no
+ * quotes. */
 char *xd_caption_quoted(const char *text);
 
 /* reports the names and versions of the libraries that the tokenizers use */

@@ -27,9 +27,10 @@ typedef struct xd_vae_info {
      * `overlap`. */
     int64_t     step[2];
     /* 1: the decoder always runs in tiles of equal size: the fewest tiles that cover the image with
-     * distances up to `step`. The distances are as equal as possible, smaller ones first. A tile is
-     * blended with its neighbours as the decoder computed them. 0: the last tiles of an image are
-     * smaller, and a tile is blended with neighbours that have already been blended. */
+     * distances up to `step`. The distances between tiles are as equal as possible, smaller
+     * distances first. A tile is blended with its neighbours as the decoder computed them. 0: the
+     * last tiles of an image are smaller, and a tile is blended with neighbours that have already
+     * been blended. */
     int         covers;
     /* The decoder's last feature map has one position for each square of patch x patch pixels.
      * Tiles are blended in this feature map, not in pixels. The encoder's tiles are `patch` times
@@ -40,7 +41,7 @@ typedef struct xd_vae_info {
     int         pack;
     /* Array of channels / P^2 + 1 RGB colours in [-1,1], for previews. Element i is the colour that
      * channel i of an inner cell contributes to the cell's colour; the last element is a constant
-     * colour. If `rgb` is NULL, these values are unknown. */
+     * colour. If `rgb` is NULL, the colours are unknown. */
     const float (*rgb)[3];
 } xd_vae_info;
 

@@ -178,8 +178,8 @@ static deferred_fn *deferred_fn_of(const xd_gemm *a)
 }
 
 /* Returns the offset from the first to the last byte of `width` columns from column c on. Returns 0
- * if the bytes of these columns are within one pair of cache lines in every row of the matrix. The
- * processor fetches cache lines in pairs of 128 bytes. */
+ * if the bytes of the `width` columns are within one pair of cache lines in every row of the
+ * matrix. The processor fetches cache lines in pairs of 128 bytes. */
 static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 {
     const int64_t size = size_of(t->type);
@@ -283,7 +283,7 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch, which are `step` bytes apart. The first cache line of each of these rows is
+/* Rows to prefetch, which are `step` bytes apart. The first cache line of each row to prefetch is
  * prefetched; p is the address of the first row. If `more` is not 0, the cache line `more` bytes
  * after the start of each row is prefetched as well. */
 typedef struct asked {
@@ -305,8 +305,8 @@ PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
 PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
 /* Prefetches four consecutive cache lines with two instructions. The processor's adjacent-line
- * prefetcher fetches two of the four lines, and can have more requests pending than software
- * prefetch. */
+ * prefetcher fetches two of the four cache lines without an instruction, and can have more requests
+ * pending than software prefetch. */
 FINISH_INLINE void ask_quad(const char *p)
 {
     _mm_prefetch(p, _MM_HINT_T1);
@@ -396,7 +396,7 @@ static chunk chunk_after(const piece *p, chunk c)
 }
 
 /* Returns the first n (0 to 64) bytes of a step of a row as bf16, converted if the input is F32.
- * The elements after those n bytes are zero. */
+ * The elements of the result after the n bytes are zero. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;

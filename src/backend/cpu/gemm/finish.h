@@ -1,8 +1,7 @@
 /* finish.h - computes the epilogue of a GEMM on a tile of accumulators that is still in cache:
  * scales, bias, activation, gate, residual and conversion to the output type.
  *
- * The formulas of the epilogue are those of kernels.c, here computed on vectors of AVX-512 or
- * AVX2. */
+ * The epilogue has the formulas of kernels.c, here computed on vectors of AVX-512 or AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
