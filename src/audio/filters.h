@@ -32,9 +32,9 @@ void    xd_taps_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_taps *
  * higher rate. */
 int     xd_taps_before(const xd_taps *f);
 int     xd_taps_after(const xd_taps *f);
-/* Lowers the rate: computes the n rows `out` of C features, F32, from n * ratio rows of `in`.
- * xd_taps_reduce first sets the additional rows of `in`, at its beginning and end, to copies of the
- * first and of the last one of the other rows. */
+/* Lowers the rate: computes the n rows `out` of C features, F32, from n * ratio rows of `in`. `in`
+ * also has padding rows at its beginning and end, which xd_taps_reduce first sets to copies of the
+ * first and of the last row between them. */
 void    xd_taps_reduce(xd_exec *x, xd_tensor out, xd_tensor in, const xd_taps *f);
 
 #endif

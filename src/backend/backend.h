@@ -268,7 +268,7 @@ double xd_host_oom_kills(int *group);
  *            time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. A GEMM with F8E4M3 weights converts q to the type of its input, which is exact
- *            for every type, and multiplies the input by q. The GEMM multiplies the f32 sum of these
+ *            for every type, and multiplies the input by q. The GEMM multiplies the f32 sum of the
  *            products by sw[o], the scale of the output channel.
  * Each quotient in the quantization formulas is one f32 division, and each product is one f32
  * multiplication. The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the

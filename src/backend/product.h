@@ -4,8 +4,7 @@
  * Products are computed by the GEMM kernels of the host processor's best instruction set, even if
  * the device is a GPU. Threads may add products to different rows of `to` concurrently. The terms
  * of an element's sum are added in f32, in an order that depends only on the rank of the matrices.
- * An element of the result therefore does not depend on which other rows and columns are
- * computed. */
+ * An element of the product does not depend on which other rows and columns are computed. */
 #ifndef XD_BACKEND_PRODUCT_H
 #define XD_BACKEND_PRODUCT_H
 

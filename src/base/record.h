@@ -4,8 +4,8 @@
  * A record is a struct that a program allocates. The first field of a record is a size_t, the
  * struct's size in the program's build, which the struct's init function sets. New fields are added
  * at the end of the record, never to a struct inside the record. The size of a record is always a
- * multiple of 8, and a record has no padding at its end. A new field therefore never overlaps bytes
- * that were padding in an older version. */
+ * multiple of 8, and a record has no padding at its end. A new field never overlaps bytes that were
+ * padding in an older version. */
 #ifndef XD_BASE_RECORD_H
 #define XD_BASE_RECORD_H
 

@@ -37,8 +37,8 @@ int64_t xd_gather_at(const int64_t *rows, int r);
 
 /* In an all-reduce of a small tensor (xd_reduce_direct returns 1), every rank sends all elements to
  * every rank. For larger tensors, rank r reduces one piece of the n elements: those from
- * xd_reduce_piece(n, r, size) to xd_reduce_piece(n, r + 1, size). In both cases, values are added
- * in rank order. */
+ * xd_reduce_piece(n, r, size) to xd_reduce_piece(n, r + 1, size). In the all-reduce of a small and
+ * of a larger tensor, values are added in rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_reduce_piece(int64_t n, int r, int size);
 /* Reduces n elements: each element of `acc` becomes acc op from, for example their sum. Returns 0

@@ -3,8 +3,8 @@
  * All tokens that the transformer's blocks compute are one sequence of six streams: leading tokens,
  * text, padding, reference images, image, audio. In each patch of PipeFusion, each
  * sequence-parallel rank holds one span of the tokens of each stream (xd_own). Every rank can
- * compute which tokens the other ranks hold. The ranks therefore never send each other their
- * numbers of tokens, which may differ. */
+ * compute which tokens the other ranks hold. The ranks may have different numbers of tokens, but
+ * never need to send these numbers to each other. */
 #ifndef XD_EXEC_TOKENS_H
 #define XD_EXEC_TOKENS_H
 

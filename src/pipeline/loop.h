@@ -2,8 +2,8 @@
  * messages, and calls replaceable functions for the computing between two messages (work.h).
  *
  * Engines run requests with this code, and predictions of time run the code once for every rank on
- * a device that only counts. Predictions therefore count messages with the code that sends the
- * messages. */
+ * a device that only counts. Predictions count messages with the code that sends the messages in a
+ * real run. */
 #ifndef XD_PIPELINE_LOOP_H
 #define XD_PIPELINE_LOOP_H
 

@@ -71,9 +71,9 @@ enum { WHOLE_STEPS = TILES || QUADS };
 
 /* Returns the number of the key whose value is in the low half of the packed 32-bit unit u. With
  * bf16 values, the high half of the unit holds the value of another key. If WHOLE_STEPS is 0, the
- * high half belongs to the next key. If WHOLE_STEPS is 1, the high half belongs to the key 16
- * positions later within a group of 32 keys. With 16 positions between the keys of a unit, two
- * vectors of probabilities become 32-bit units without a shuffle across lanes. */
+ * high half of a unit belongs to the next key. If WHOLE_STEPS is 1, the high half of a unit belongs
+ * to the key 16 positions later within a group of 32 keys. With 16 positions between the keys of a
+ * unit, two vectors of probabilities become 32-bit units without a shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
