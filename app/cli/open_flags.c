@@ -25,7 +25,7 @@ static xd_option rows[] = {
     { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
       "weights of the second (low-noise) transformer" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
-      "weights of the VAE, such as ae.safetensors" },
+      "weights of the VAE, such as ae.safetensors, or a tiny autoencoder (TAESD, TAEF2, TAEHV)" },
     { "clip_l", XD_OPT_TEXT, AT(files[CLIP_L]), 0, 0, NULL, "FILE",
       "weights of the CLIP-L text encoder" },
     { "clip_g", XD_OPT_TEXT, AT(files[CLIP_G]), 0, 0, NULL, "FILE",
@@ -41,9 +41,9 @@ static xd_option rows[] = {
     { "redux", XD_OPT_TEXT, AT(files[XD_OPEN_REDUX]), 0, 0, NULL, "DIR", NULL }, /* as above */
     { "controlnet", XD_OPT_TEXT, AT(controlnets), 0, XD_OPT_MANY, NULL, "DIR",
       NULL }, /* as above */
-    { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
-      "AutoencoderTiny of diffusers to decode previews: directory, or org/name in the Hugging "
-      "Face cache" },
+    { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "PATH",
+      "tiny autoencoder to decode previews: a file (TAESD, TAEF2, TAEHV), a directory with "
+      "config.json, or org/name in the Hugging Face cache" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "LoRA file and scale (default 1); may be repeated" },
     { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",

@@ -243,9 +243,9 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * transformer and to text encoders. */
     const xd_lora           *loras_2;
     int64_t                  nloras_2;
-    /* Directory of a tiny autoencoder (AutoencoderTiny of diffusers), which decodes previews; or
-     * its name "org/name" in the local Hugging Face cache. NULL: a linear map converts latents to
-     * the colours of previews. */
+    /* Tiny autoencoder, which decodes previews: its weight file (TAESD, TAEF2 or TAEHV), its
+     * directory (AutoencoderTiny of diffusers), or its name "org/name" in the local Hugging Face
+     * cache. NULL: a linear map converts latents to the colours of previews. */
     const char              *preview_decoder;
     /* Memory limit in bytes for weights, activations and kernels. The limit `memory` applies to the
      * sum over all ranks of a host and all engines of the process. With device "cuda", `memory` is

@@ -75,7 +75,8 @@ static const char *other_format(const unsigned char *p)
     int pickle = p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 && (p[4] | p[5] | p[6] | p[7]);
     if (!memcmp(p, "PK\3\4", 4) || pickle)
         return "is a PyTorch pickle, not safetensors: load it with diffusers or transformers and "
-               "save it with save_pretrained(..., safe_serialization=True)";
+               "save it with save_pretrained(..., safe_serialization=True), or write its tensors "
+               "with safetensors.torch.save_file(torch.load(FILE, weights_only=True), NEW_FILE)";
     return NULL;
 }
 

@@ -122,7 +122,8 @@ def generate(model, *more, frames=0, out='out.rgb', size=('64', '64')):
     r = subprocess.run([XDIT, 'generate', '--model', str(model), '--prompt', 'a', '--seed', '3',
                         '--num_inference_steps', '2', '--height', size[0], '--width', size[1],
                         '--dtype', 'f32', *(['--num_frames', str(frames)] if frames else []),
-                        '--output', str(path), *more], capture_output=True, timeout=120, check=False)
+                        '--output', str(path), *more], capture_output=True, timeout=280,
+                       check=False)
     return (path.read_bytes() if path.exists() else None), r.stderr.decode()
 
 
@@ -161,7 +162,7 @@ def near(a, b, most):
 VIDEOS = [
     ('wan', 9, [], {}), ('wan-ti2v', 5, [], {}), ('hunyuanvideo', 5, [], {}),
     ('hunyuanvideo15', 5, [], {}), ('mochi', 13, [], {}), ('ltx', 9, [], {}),
-    ('minimaxh3', 0, [], None), ('cog5b', 9, [], {'first_frame_alone': False,
+    ('minimaxh3', 9, [], None), ('cog5b', 9, [], {'first_frame_alone': False,
                                                  'scaling_factor': 0.7}),
     ('wan-i2v', 5, ['--image', str(ROOT / 'tests/golden/wan-i2v/image.png')], {}),
     ('vace', 5, [], {})]
@@ -177,7 +178,7 @@ def video(model, frames, more, own):
     if own is not None:
         want, said = generate(with_vae(model, config | own, file), *more, frames=frames)
         report(got == want, f'{model}: the config of the file', said)
-    for ranks in ('2', '3'):
+    for ranks in ('2', '3') if model in ('wan', 'ltx') else ('2',):
         split, said = generate(FULL / model, '--vae', str(file), '--nproc', ranks,
                                '--ulysses_degree', ranks, '--use_parallel_vae', *more,
                                frames=frames)
@@ -205,7 +206,8 @@ def images():
     config = taehv(channels, (4, cell[1]))[0] | {'images': True}
     got, said = generate(FULL / 'qwen', '--vae', str(T / 'qwen.safetensors'), out='out.ppm')
     want, why = generate(with_vae('qwen', config, T / 'qwen.safetensors'), out='out.ppm')
-    report(got and want and got[-64 * 64 * 3:] == want[-64 * 64 * 3:], 'qwen: a TAEHV for single images', said, why)
+    n = 64 * 64 * 3
+    report(got and want and got[-n:] == want[-n:], 'qwen: a TAEHV for single images', said, why)
 
 
 def previews():
