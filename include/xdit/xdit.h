@@ -438,6 +438,11 @@ typedef struct xd_request_images {
      * number, or one number for each network ("0,4"). Control networks of several kinds require
      * control_mode. */
     const char            *control_mode;
+    /* How the control images are computed from the images that are given: "canny", "canny:100:200"
+     * (thresholds), "tile", "tile:8", "gray", "blur", "blur:9" (sigma) or "none"; one name for all
+     * control images, or a comma-separated list with one for each. NULL: images are control images
+     * already. doc/controlnet.md defines the names. */
+    const char            *control_preprocess;
 } xd_request_images;
 
 /* The scheduler and the noise levels of its steps. */

@@ -51,7 +51,10 @@ LAST = {
 CONTROL = {"control_image": ("IMAGE", {"tooltip": "edges or depth, for models that read a control "
                                                   "image"}),
            "controls": ("XDIT_CONTROLS", {"tooltip": "images for control networks, of xdit "
-                                                     "Control"})}
+                                                     "Control"}),
+           "control_preprocess": _text(tooltip="makes the control image of a photo: canny, "
+                                       "canny:LOW:HIGH, tile, gray, blur or blur:SIGMA; empty: it "
+                                       "is a control image")}
 # numbers of each control image, and their defaults; a mode below 0: the network has none
 CONTROL_NUMBERS = (("conditioning_scale", 1.0), ("control_guidance_start", 0.0),
                    ("control_guidance_end", 1.0), ("control_mode", -1))
@@ -97,12 +100,19 @@ def _request(prompt, negative_prompt, steps, guidance, seed, sampler, options, *
     return request
 
 
-def _images(request, image, mask=None, strength=0.0, control=None, controls=()):
+def _images(request, image, mask=None, strength=0.0, control=None, controls=(), preprocess=""):
     """Adds start images, or images to edit, from a tensor [B,H,W,C], a mask, and control images."""
     if control is not None and controls:
         raise ValueError("control_image and controls were passed: add the image by xdit Control")
     if control is not None:
         request["control_image"] = host.to_array(control)[0]
+    if preprocess and control is None and not controls:
+        raise ValueError(f"control_preprocess is {preprocess}, but there is no control image")
+    names = [c[-1] or "none" for c in controls]
+    if preprocess:
+        request["control_preprocess"] = preprocess
+    elif any(n != "none" for n in names):
+        request["control_preprocess"] = ",".join(names)
     if controls:
         request["control_image"] = [c[0] for c in controls]
         for i, (name, default) in enumerate(CONTROL_NUMBERS, 1):
@@ -263,12 +273,13 @@ class Sample:
 
     def sample(self, pipe, prompt, negative_prompt, width, height, steps, guidance, seed, sampler,
                batch_size, image=None, mask=None, strength=0.0, preview=True, options="",
-               control_image=None, controls=()):
+               control_image=None, controls=(), control_preprocess=""):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height)
         if batch_size > 1:
             request["num_images_per_prompt"] = batch_size
-        _images(request, image, mask, strength, control_image, controls)
+        _images(request, image, mask, strength, control_image, controls,
+                control_preprocess.strip())
         return (pipe.sample(request, preview),)
 
 
@@ -317,10 +328,11 @@ class ImageToImage:
 
     def generate(self, pipe, image, prompt, negative_prompt, strength, width, height, steps,
                  guidance, seed, sampler, mask=None, preview=True, options="",
-                 control_image=None, controls=()):
+                 control_image=None, controls=(), control_preprocess=""):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height)
-        _images(request, image, mask, strength, control_image, controls)
+        _images(request, image, mask, strength, control_image, controls,
+                control_preprocess.strip())
         images, _ = pipe.generate(request, preview, False)
         return host.to_image_and_mask(images)
 
@@ -341,8 +353,11 @@ class Control:
                 "mode": _number(-1, 100, "kind of the image, for a network of several kinds "
                                          "(Union); -1: the network has one kind", -1),
             },
-            "optional": {"controls": ("XDIT_CONTROLS", {
-                "tooltip": "images for the networks before this one"})},
+            "optional": {
+                "controls": ("XDIT_CONTROLS", {
+                    "tooltip": "images for the networks before this one"}),
+                "preprocess": CONTROL["control_preprocess"],
+            },
         }
 
     RETURN_TYPES = ("XDIT_CONTROLS",)
@@ -352,8 +367,9 @@ class Control:
     DESCRIPTION = ("Gives a control network its image, strength and steps. Nodes one behind the "
                    "other give one to each network, in the order of the networks.")
 
-    def add(self, image, strength, start, end, mode, controls=()):
-        return ((*controls, (host.to_array(image)[0], strength, start, end, mode)),)
+    def add(self, image, strength, start, end, mode, controls=(), preprocess=""):
+        return ((*controls, (host.to_array(image)[0], strength, start, end, mode,
+                             preprocess.strip())),)
 
 
 class Condition:

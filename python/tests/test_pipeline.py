@@ -339,6 +339,17 @@ def test_images_of_control_networks(tiny):
             assert not np.array_equal(want, made), name
         made = p("a star", control_image=list(seen[::-1]), **numbers, **how).images
         assert not np.array_equal(want, made)
+        names = ["tile:2", "none"]
+        made = p("a star", control_image=list(seen), control_preprocess=names, **numbers,
+                 **how).images
+        assert not np.array_equal(want, made)
+        # a gray image stays as it is
+        gray = [np.repeat(s[:, :, :1], 3, -1) for s in seen]
+        same = [p("a star", control_image=gray, control_preprocess=n, **numbers, **how).images
+                for n in (None, "gray", ["none", "gray"])]
+        assert np.array_equal(same[0], same[1]) and np.array_equal(same[0], same[2])
+        with pytest.raises(xdit.InvalidRequest, match="control_preprocess has 3 names for 2"):
+            p("a star", control_image=list(seen), control_preprocess="canny,gray,blur", **how)
         with pytest.raises(xdit.InvalidRequest, match="1 control image is given for 2"):
             p("a star", control_image=seen[0], **how)
         with pytest.raises(xdit.InvalidRequest, match="conditioning_scale has 3 numbers"):

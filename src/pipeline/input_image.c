@@ -66,32 +66,53 @@ static xd_status copy_pixels(const xd_pixel_source *of, int channels, uint8_t **
 xd_pixel_source xd_input_image_source(const xd_request *r, int k)
 {
     if (k == 0)
-        return (xd_pixel_source){ "image", "image_pixels", r->images.image,
-                                  r->images.image_pixels };
-    return (xd_pixel_source){ "more_images", "more_pixels",
+        return xd_pixel_source_of("image", "image_pixels", r->images.image, r->images.image_pixels);
+    return xd_pixel_source_of("more_images", "more_pixels",
                               r->images.more_images ? r->images.more_images[k - 1] : NULL,
-                              r->images.more_pixels ? r->images.more_pixels[k - 1] : NULL };
+                              r->images.more_pixels ? r->images.more_pixels[k - 1] : NULL);
+}
+
+xd_status xd_input_image_annotator(const xd_request *r, int k, xd_annotator *a, int64_t *n,
+                                   xd_err *e)
+{
+    const char *text = r->images.control_preprocess, *at = text ? text : "";
+    xd_status   s = XD_OK;
+    *a = (xd_annotator){ XD_ANNOTATE_NONE, { 0 } };
+    *n = 0;
+    for (int more = *at != '\0'; more && s == XD_OK; ++*n) {
+        int64_t      length = (int64_t)strcspn(at, ",");
+        xd_annotator other;
+        s = xd_annotator_read(&other, "control_preprocess", at, length, e);
+        if (s == XD_OK && (*n == 0 || *n == k))
+            *a = other;
+        more = at[length] == ',';
+        at += length + more;
+    }
+    return s;
 }
 
 xd_pixel_source xd_input_image_control(const xd_request *r, int k)
 {
     const xd_request_images *i = &r->images;
+    xd_pixel_source          of =
+        xd_pixel_source_of("control_image", "control_pixels", i->control_image, i->control_pixels);
+    int64_t n;
     if (k)
-        return (xd_pixel_source){ "more_control_images", "more_control_pixels",
-                                  i->more_control_images ? i->more_control_images[k - 1] : NULL,
-                                  i->more_control_pixels ? i->more_control_pixels[k - 1] : NULL };
-    return (xd_pixel_source){ "control_image", "control_pixels", r->images.control_image,
-                              r->images.control_pixels };
+        of = xd_pixel_source_of("more_control_images", "more_control_pixels",
+                                i->more_control_images ? i->more_control_images[k - 1] : NULL,
+                                i->more_control_pixels ? i->more_control_pixels[k - 1] : NULL);
+    xd_input_image_annotator(r, k, &of.annotator, &n, NULL);
+    return of;
 }
 
 xd_pixel_source xd_input_image_redux(const xd_request *r, int k)
 {
     const xd_request_redux *i = &r->redux;
     if (k)
-        return (xd_pixel_source){ "redux.more_images", "redux.more_pixels",
+        return xd_pixel_source_of("redux.more_images", "redux.more_pixels",
                                   i->more_images ? i->more_images[k - 1] : NULL,
-                                  i->more_pixels ? i->more_pixels[k - 1] : NULL };
-    return (xd_pixel_source){ "redux.image", "redux.image_pixels", i->image, i->image_pixels };
+                                  i->more_pixels ? i->more_pixels[k - 1] : NULL);
+    return xd_pixel_source_of("redux.image", "redux.image_pixels", i->image, i->image_pixels);
 }
 
 static xd_status check_source(const xd_pixel_source *of, xd_err *e)
@@ -119,15 +140,16 @@ xd_status xd_input_image_channels(const xd_pixel_source *of, int channels, uint8
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                 xd_err *e)
 {
-    return xd_input_image_channels(of, 3, rgb, w, h, e);
+    xd_status s = xd_input_image_channels(of, 3, rgb, w, h, e);
+    return s == XD_OK ? xd_annotate(&of->annotator, rgb, w, h, e) : s;
 }
 
 /* ---- videos ------------------------------------------------------------------------------- */
 
 xd_pixel_source xd_input_video_control(const xd_request *r)
 {
-    return (xd_pixel_source){ "control_video", "control_frames", r->images.control_video,
-                              r->images.control_frames };
+    return xd_pixel_source_of("control_video", "control_frames", r->images.control_video,
+                              r->images.control_frames);
 }
 
 xd_status xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e)

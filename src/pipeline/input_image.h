@@ -3,6 +3,7 @@
 #ifndef XD_PIPELINE_INPUT_IMAGE_H
 #define XD_PIPELINE_INPUT_IMAGE_H
 
+#include "io/annotate.h"
 #include "io/frames.h"
 #include "xdit/xdit.h"
 
@@ -11,16 +12,29 @@
 typedef struct xd_pixel_source {
     const char     *file_name, *pixels_name, *file;
     const xd_image *pixels;
+    xd_annotator    annotator; /* makes a control image of the pixels */
 } xd_pixel_source;
+
+static inline xd_pixel_source xd_pixel_source_of(const char *file_name, const char *pixels_name,
+                                                 const char *file, const xd_image *pixels)
+{
+    return (xd_pixel_source){
+        .file_name = file_name, .pixels_name = pixels_name, .file = file, .pixels = pixels
+    };
+}
 
 /* Returns the k-th input image of a request. */
 xd_pixel_source xd_input_image_source(const xd_request *r, int k);
+/* Reads which annotator makes the k-th control image of a request. Sets *n to the number of names
+ * in control_preprocess; 0: the option is not given. */
+xd_status       xd_input_image_annotator(const xd_request *r, int k, xd_annotator *a, int64_t *n,
+                                         xd_err *e);
 /* Returns the k-th control image of a request. */
 xd_pixel_source xd_input_image_control(const xd_request *r, int k);
 /* Returns the k-th image of a request that the image prior (prior.h) reads. */
 xd_pixel_source xd_input_image_redux(const xd_request *r, int k);
-/* Reads an input image from its file or copies its pixels. Sets *rgb to malloc'ed RGB bytes of *w x
- * *h pixels. */
+/* Reads an input image from its file or copies its pixels, and applies its annotator. Sets *rgb to
+ * malloc'ed RGB bytes of *w x *h pixels. */
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                 xd_err *e);
 /* Reads an input image as pixels of `channels` bytes: 3 for RGB, 4 for RGB and alpha. Alpha is 255

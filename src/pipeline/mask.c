@@ -62,8 +62,8 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
 static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, uint8_t **rgb,
                              int64_t size[2], xd_err *e)
 {
-    xd_pixel_source of = { "mask_image", "mask_pixels", j->r->images.mask_image,
-                           j->r->images.mask_pixels };
+    xd_pixel_source of = xd_pixel_source_of("mask_image", "mask_pixels", j->r->images.mask_image,
+                                            j->r->images.mask_pixels);
     xd_status       s = xd_input_image_pixels(&of, rgb, &size[0], &size[1], e);
     if (s != XD_OK || (size[0] == w && size[1] == h))
         return s;

@@ -331,6 +331,12 @@ static const xd_request_row rows[] = {
       .families = XD_WORD_SIDES,
       .about.section = IMAGES,
       .stored = XD_STORED_GIVEN },
+    { { "control_preprocess", XD_OPT_TEXT, AT(images.control_preprocess), 0, 0, NULL, "NAME,NAME",
+        "make control images of photos: canny, canny:LOW:HIGH, tile, tile:N, gray, blur, "
+        "blur:SIGMA "
+        "or none; one name, or one for each image" },
+      .about.section = IMAGES,
+      .stored = XD_STORED_GIVEN },
     { { "redux_image", XD_OPT_TEXT, AT(redux.image), 0, 0, NULL, "FILE",
         "image to vary: a prior (--redux) turns it into rows of the prompt, which may be empty "
         "(%s)" },

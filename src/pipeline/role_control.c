@@ -9,6 +9,29 @@
 #include "pipeline/mask.h"
 #include "pipeline/vae_codec.h"
 
+/* Checks the names of the annotators, and their number. */
+static xd_status check_annotators(const xd_job *j, int given, xd_err *e)
+{
+    int64_t      n, images = given + j->r->images.nmore_control_images;
+    xd_annotator a;
+    xd_status    s = xd_input_image_annotator(j->r, 0, &a, &n, e);
+    if (s != XD_OK || !n)
+        return s;
+    if (!given && xd_job_has_control_video(j->r))
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "control_preprocess is for control images; omit it with control_video");
+    if (!given)
+        return xd_fail(e, XD_EINVAL,
+                       "control_preprocess \"%s\" has no image to read: add --control_image",
+                       j->r->images.control_preprocess);
+    if (n != 1 && n != images)
+        return xd_fail(e, XD_EINVAL,
+                       "control_preprocess has %lld names for %lld control images; it must have "
+                       "one, or one for each image",
+                       (long long)n, (long long)images);
+    return XD_OK;
+}
+
 xd_status xd_role_control_check(const xd_job *j, xd_err *e)
 {
     const char *name = j->ctx->model.recipe->name;
@@ -22,7 +45,7 @@ xd_status xd_role_control_check(const xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL,
                        "%s needs a control image, such as edges or depth: add --control_image",
                        name);
-    return XD_OK;
+    return check_annotators(j, given, e);
 }
 
 xd_status xd_role_control_read(xd_job *j, xd_err *e)

@@ -177,8 +177,8 @@ static xd_status read_video(xd_job *j, xd_err *e)
     if (masked && !(j->levels = calloc(1, level_bytes(j))))
         return xd_fail(e, XD_ENOMEM, "no memory for the mask of a video");
     xd_pixel_source of[2] = { xd_input_video_control(r),
-                              { "mask_image", "mask_pixels", r->images.mask_image,
-                                r->images.mask_pixels } };
+                              xd_pixel_source_of("mask_image", "mask_pixels", r->images.mask_image,
+                                                 r->images.mask_pixels) };
     xd_status       s = xd_input_video_open(&video.video, &of[0], e);
     if (s == XD_OK && masked)
         s = xd_input_video_open(&mask.video, &of[1], e);

@@ -42,8 +42,8 @@ xd_status xd_role_frames_check(const xd_job *j, xd_err *e)
 
 xd_status xd_role_frames_read(xd_job *j, xd_err *e)
 {
-    xd_pixel_source of = { "last_image", "last_pixels", j->r->images.last_image,
-                           j->r->images.last_pixels };
+    xd_pixel_source of = xd_pixel_source_of("last_image", "last_pixels", j->r->images.last_image,
+                                            j->r->images.last_pixels);
     xd_status       s = xd_role_start_read(j, e);
     return s == XD_OK && xd_job_has_last(j->r) ? xd_role_start_take(j, &of, 1, &j->last_image, e)
                                                : s;

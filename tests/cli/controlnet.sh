@@ -23,6 +23,14 @@ same() { cmp -s "$T/a" "$T/b"; }
 differ() { ! same; }
 pixels() { tail -c 9216 "$T/x.ppm" >"$T/$1"; }
 
+no "an annotator without an image" 'control_preprocess "canny" has no image to read' \
+    hunyuan --control_preprocess canny
+no "an unknown annotator" 'control_preprocess "sobel" is unknown; it can be canny' \
+    hunyuan-control --control_image "$EDGES" --control_preprocess sobel
+no "two names for one image" 'control_preprocess has 2 names for 1 control images' \
+    hunyuan-control --control_image "$EDGES" --control_preprocess gray,blur
+no "an annotator for a model without control images" 'control_image is for' \
+    alpha --control_image "$EDGES" --control_preprocess canny
 no "of other sizes" 'controlnet 0 does not fit the transformer: its .* is 8, not 6' \
     hunyuan --controlnet "$NET" --control_image "$EDGES"
 no "of another class" 'config.json names the class HunyuanDiT2DModel, but a control network of a' \
@@ -92,6 +100,17 @@ draw hunyuan-control --controlnet "$NET/diffusion_pytorch_model.safetensors" \
 pixels b
 check "and by its file" same
 check "which is told" json '"control_image" in j["parameters"]'
+pixels own
+draw hunyuan-control --control_image "$EDGES" --control_preprocess canny:50:100
+check "edges of a photo" [ "$rc" = 0 ]
+check "with their name in the metadata" \
+    json 'j["parameters"]["control_preprocess"] == "canny:50:100"'
+pixels a
+cp "$T/own" "$T/b"
+check "which differ from the photo" differ
+draw hunyuan-control --control_image "$EDGES" --control_preprocess none
+pixels a
+check "with none, the image is read as it is" same
 draw hunyuan-control --control_image "$EDGES" --conditioning_scale 0.5
 pixels b
 check "less of it" differ

@@ -376,6 +376,11 @@ def test_control_images(call, tiny):
     assert want.shape == (1, 48, 64, 3)
     assert same(standin.array(call("XditDecode", latent=latent)[0]), want)
     assert standin.array(made).shape == want.shape and not same(standin.array(made), want)
+    from_photo = call("XditSample", pipe=one, batch_size=1, control_image=tensor(edges),
+                      control_preprocess="canny", **how)[0]
+    assert not same(standin.array(call("XditDecode", latent=from_photo)[0]), want)
+    with pytest.raises(ValueError, match="there is no control image"):
+        call("XditSample", pipe=one, batch_size=1, control_preprocess="canny", **how)
 
 
 CONTROLS = ({"strength": 0.7, "start": 0.2, "end": 0.8, "mode": 0},
@@ -404,6 +409,11 @@ def test_images_of_control_networks(call, comfy, tiny, monkeypatch):
         want = p(PROMPT, control_image=list(seen), num_inference_steps=5, guidance_scale=3.5,
                  seed=3, width=64, height=48, output_type="np", **numbers).images
     assert same(made, want)
+    named = [dict(c, preprocess=p) for c, p in zip(CONTROLS, ("gray", ""))]
+    first = call("XditControl", image=tensor(seen[:1]), **named[0])[0]
+    both = call("XditControl", image=tensor(seen[1:]), **named[1], controls=first)[0]
+    gray = call("XditSample", pipe=pipe, **how, controls=both)[0]
+    assert not same(standin.array(call("XditDecode", latent=gray)[0]), want)
     with pytest.raises(ValueError, match="add the image by xdit Control"):
         call("XditSample", pipe=pipe, control_image=tensor(seen[:1]), **sample)
     one = call("XditControl", image=tensor(seen[:1]), strength=1.0, start=0.0, end=1.0, mode=0)[0]

@@ -374,7 +374,10 @@ def controls():
             report(r.status == 200 and pixels(image_of(r)) == want, f"two in JSON as {what}", r)
         r = s.post(GEN, {**asked, **numbers, "control_image": urls[::-1]})
         report(r.status == 200 and pixels(image_of(r)) != want, "in their order", r)
+        r = s.post(GEN, {**asked, **numbers, "control_image": urls, "control_preprocess": "gray"})
+        report(r.status == 200 and pixels(image_of(r)) != want, "as gray images", r)
         for wrong, words in (({"control_image": urls[0]}, "1 control image is given for 2"),
+                             ({"control_preprocess": "sobel"}, "sobel"),
                              ({"conditioning_scale": [1, 2, 3]}, "conditioning_scale"),
                              ({"control_mode": [0, 3]}, "control_mode of controlnet 1 is 3"),
                              ({"control_guidance_start": 0.9}, "start must be less"),

@@ -122,6 +122,7 @@ SUITES = {
     "quantized": {name: f"quantized/{name}.safetensors" for name in ("comfy", "nf4", "svdquant")},
     "sampler": {"sampler": "sampler.json"},
     "image_files": {"image_files": "image-files.safetensors"},
+    "annotate": {"annotate": "annotate.safetensors"},
     "schedulers": {"schedulers": "schedulers.json"},
 }
 # What another program writes.
