@@ -16,7 +16,8 @@ typedef struct xd_command {
 
 extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_bench, xd_cmd_probe,
     xd_cmd_convert, xd_cmd_compare, xd_cmd_models, xd_cmd_doctor, xd_cmd_from_xdit, xd_cmd_run,
-    xd_cmd_calibrate, xd_cmd_completion, xd_cmd_serve, xd_cmd_worker, xd_cmd_man, xd_cmd_trace;
+    xd_cmd_calibrate, xd_cmd_completion, xd_cmd_serve, xd_cmd_worker, xd_cmd_man, xd_cmd_trace,
+    xd_cmd_upscale;
 /* Number of main commands, which are the first entries of xd_commands and which `xdit` without
  * arguments explains. */
 enum { XD_MAIN_COMMANDS = 5 };

@@ -233,7 +233,7 @@ static xd_status check_stack(xd_err *e)
 static int may_be_rank(const xd_command *c)
 {
     return c == &xd_cmd_generate || c == &xd_cmd_run || c == &xd_cmd_bench || c == &xd_cmd_probe ||
-           c == &xd_cmd_worker;
+           c == &xd_cmd_worker || c == &xd_cmd_upscale;
 }
 
 /* Prints one fact about the build that a bug report needs. The names of the libraries are printed

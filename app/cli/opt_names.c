@@ -119,6 +119,7 @@ static const synonym commands[] = {
     { "check diagnose env", "doctor", NULL },
     { "quantize export save", "convert", NULL },
     { "diff cmp psnr ssim", "compare", NULL },
+    { "enlarge superres esrgan realesrgan", "upscale", NULL },
     { "server api daemon http", "serve", NULL },
     { "list ls", "models", NULL },
     { "download pull", NULL, "xdit downloads nothing: use \"hf download ORG/NAME\"" },

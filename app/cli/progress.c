@@ -259,6 +259,21 @@ void xd_bar_bytes(xd_bar *b, const char *file, double done, double total)
     fflush(b->f);
 }
 
+void xd_bar_share(xd_bar *b, const char *what, double part)
+{
+    double now = xd_now_s(), every = b->terminal ? 0.1 : PLAIN_S;
+    if (b->printed_s < 0)
+        b->printed_s = now;
+    if (b->quiet || now - b->printed_s < every)
+        return;
+    b->printed_s = now;
+    if (b->terminal)
+        draw_line(b, "upscale ", part, what);
+    else
+        fprintf(b->f, "upscale %s  %.0f %%\n", what, 100 * part);
+    fflush(b->f);
+}
+
 void xd_bar_step(xd_bar *b, const xd_progress *p)
 {
     char text[128];

@@ -45,6 +45,8 @@ void xd_bar_step(xd_bar *b, const xd_progress *p);
 /* Prints the progress of reading files: `done` of `total` bytes of all files have been read; `file`
  * is the current file. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total);
+/* Prints that the fraction `part` of `what` is complete, for example of "frame 3". */
+void xd_bar_share(xd_bar *b, const char *what, double part);
 void xd_bar_clear(xd_bar *b); /* erases the bar, so that another line can be printed */
 void xd_bar_end(xd_bar *b);   /* erases the bar and ends the thread */
 

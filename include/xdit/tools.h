@@ -596,6 +596,36 @@ XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
  * rank 0 writes the file and calls `line`. */
 XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 
+/* ---- upscaling of images and videos ---------------------------------------------------------- */
+
+typedef struct xd_upscale_args { /* call xd_upscale_args_init, then set fields */
+    size_t      size;
+    /* File of an upscaler, .safetensors: an RRDBNet (ESRGAN, Real-ESRGAN) or SRVGGNetCompact. */
+    const char *model;
+    const char *input;          /* an image, a video, or a directory of images */
+    const char *output;         /* output file, with the names of xd_result_save */
+    const char *device, *dtype; /* as in xd_open_args */
+    /* Rows and columns of a tile, in pixels of the input. Tiles need less memory, and pixels do not
+     * change. 0: no tiles. */
+    int64_t     tile_size;
+    double      fps;       /* frames per second of a video; 0: as in the input */
+    int         quality;   /* quality of JPEG and WebP, 0 to 100; negative (the default): 95 */
+    int         threads;   /* threads per rank; 0: the cores of the host, divided by its ranks */
+    int         log_level; /* lines up to this level are passed to `log` */
+    int         reserved;  /* must be 0 */
+    void        (*log)(void *cookie, int level, const char *line);
+    /* Called on rank 0 after each part of a frame, with the number of complete frames and the
+     * fraction of the next frame that is complete. */
+    void        (*on_progress)(void *cookie, int64_t frames, double part);
+    void       *cookie;
+} xd_upscale_args;
+#define xd_upscale_args_init(a) xd_upscale_args_init_size((a), sizeof *(a))
+XD_API void      xd_upscale_args_init_size(xd_upscale_args *a, size_t size);
+/* Enlarges an image, or each frame of a video, with an upscaler, and writes the result. xd_upscale
+ * is collective over the ranks that the launcher has started, which compute the rows of each frame
+ * together; the pixels are those of one rank. */
+XD_API xd_status xd_upscale(const xd_upscale_args *a, xd_err *e);
+
 /* ---- conversion of models -------------------------------------------------------------------- */
 
 typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields */

@@ -13,7 +13,8 @@
 #include "io/movie_read.h"
 
 struct xd_frames {
-    char           **path; /* [n] paths of images; NULL for a video */
+    int              folder; /* 1: the images are those of a directory */
+    char           **path;   /* [n] paths of images; NULL for a video */
     int64_t          n, next;
     xd_movie_reader *movie;
     uint8_t         *rgb;
@@ -90,8 +91,25 @@ xd_status xd_frames_open(xd_frames **out, const char *path, xd_err *e)
                                          : open_file(f, path, e);
     if (s != XD_OK)
         xd_frames_close(&f);
+    if (f)
+        f->folder = xd_file_is_dir(path);
     *out = f;
     return s;
+}
+
+double xd_frames_rate(const xd_frames *f)
+{
+    return f->movie ? xd_movie_reader_rate(f->movie) : 0;
+}
+
+int xd_frames_has_sound(const xd_frames *f)
+{
+    return f->movie && xd_movie_reader_has_sound(f->movie);
+}
+
+int xd_frames_single(const xd_frames *f)
+{
+    return !f->movie && !f->folder;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

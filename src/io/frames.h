@@ -17,6 +17,13 @@ xd_status xd_frames_open(xd_frames **f, const char *path, xd_err *e);
  * of *w pixels of 3 bytes and is valid until the next call. After the last frame, sets *rgb to
  * NULL. Fails if the size of the frame differs from the size of the first frame. */
 xd_status xd_frames_next(xd_frames *f, const uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
+/* Returns the number of frames per second of a video file, or 0 if it is unknown or the frames are
+ * images. */
+double    xd_frames_rate(const xd_frames *f);
+/* Returns 1 if the frames are those of a video file with sound. */
+int       xd_frames_has_sound(const xd_frames *f);
+/* Returns 1 if the only frame is an image. */
+int       xd_frames_single(const xd_frames *f);
 void      xd_frames_close(xd_frames **f);
 
 #endif

@@ -170,6 +170,17 @@ xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, in
     return code < 0 ? fail_call(m, code, "decode", e) : XD_OK;
 }
 
+double xd_movie_reader_rate(const xd_movie_reader *m)
+{
+    AVRational r = m->file->streams[m->stream]->avg_frame_rate;
+    return r.num > 0 && r.den > 0 ? (double)r.num / r.den : 0;
+}
+
+int xd_movie_reader_has_sound(const xd_movie_reader *m)
+{
+    return m->av->av_find_best_stream(m->file, AVMEDIA_TYPE_AUDIO, -1, -1, NULL, 0) >= 0;
+}
+
 void xd_movie_reader_close(xd_movie_reader **mp)
 {
     xd_movie_reader *m = *mp;
@@ -200,6 +211,18 @@ xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, in
 {
     (void)m, (void)rgb, (void)w, (void)h;
     return xd_fail(e, XD_EUNSUPPORTED, "this build has no FFmpeg");
+}
+
+double xd_movie_reader_rate(const xd_movie_reader *m)
+{
+    (void)m;
+    return 0;
+}
+
+int xd_movie_reader_has_sound(const xd_movie_reader *m)
+{
+    (void)m;
+    return 0;
 }
 
 void xd_movie_reader_close(xd_movie_reader **m)

@@ -15,6 +15,10 @@ xd_status xd_movie_reader_open(xd_movie_reader **m, const char *path, xd_err *e)
  * or enlarged if necessary. Sets *w to 0 after the last frame. */
 xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, int64_t *h,
                                xd_err *e);
+/* Returns the average number of frames per second, or 0 if it is unknown. */
+double    xd_movie_reader_rate(const xd_movie_reader *m);
+/* Returns 1 if the file has sound. */
+int       xd_movie_reader_has_sound(const xd_movie_reader *m);
 void      xd_movie_reader_close(xd_movie_reader **m);
 
 #endif

@@ -1,5 +1,5 @@
-/* component.h - declares xd_component: a text encoder, transformer, VAE or latent upsampler of a
- * model, with its config, files, network and weights. */
+/* component.h - declares xd_component: a text encoder, transformer, VAE or upsampler of a model,
+ * with its config, files, network and weights. */
 #ifndef XD_MODEL_COMPONENT_H
 #define XD_MODEL_COMPONENT_H
 
@@ -14,6 +14,7 @@
 #include "model/widened.h"
 #include "text/text.h"
 #include "upsample/upsample.h"
+#include "upsample/upscaler.h"
 #include "vae/vae.h"
 
 typedef enum xd_kind {
@@ -21,7 +22,8 @@ typedef enum xd_kind {
     XD_KIND_DIT,
     XD_KIND_VAE,
     XD_KIND_AUDIO,
-    XD_KIND_UPSAMPLER
+    XD_KIND_UPSAMPLER,
+    XD_KIND_UPSCALER
 } xd_kind;
 /* Number of kinds of components whose reading time is predicted separately; the time for audio
  * networks and latent upsamplers is included in the VAE's. */
@@ -102,13 +104,14 @@ typedef struct xd_component {
     xd_json            *config;
     const char         *class_name; /* name of the Python class in the config; borrowed */
     const xd_net_def   *def;
-    /* Of the pointers text, dit, vae, audio and upsampler, only the one for the component's kind is
-     * set; the others are NULL. */
+    /* Of the pointers text, dit, vae, audio, upsampler and upscaler, only the one for the
+     * component's kind is set; the others are NULL. */
     const xd_text      *text;
     const xd_dit       *dit;
     const xd_vae       *vae;
     const xd_audio     *audio;
     const xd_upsampler *upsampler;
+    const xd_upscaler  *upscaler;
     xd_declared        *list; /* all tensors that the network declares */
     int                 nlist;
     /* `file`: the file that replaces the weights in `dir`; NULL: no file replaces the weights.

@@ -20,6 +20,7 @@ static const xd_net_def *def_at(xd_kind kind, int i)
     case XD_KIND_VAE: return xd_vaes[i] ? &xd_vaes[i]->net : NULL;
     case XD_KIND_AUDIO: return xd_audios[i] ? &xd_audios[i]->net : NULL;
     case XD_KIND_UPSAMPLER: return xd_upsamplers[i] ? &xd_upsamplers[i]->net : NULL;
+    case XD_KIND_UPSCALER: return xd_upscalers[i] ? &xd_upscalers[i]->net : NULL;
     }
     return NULL;
 }
@@ -35,6 +36,7 @@ static int find_def(xd_component *p, const char *name)
         p->vae = p->kind == XD_KIND_VAE ? xd_vaes[i] : NULL;
         p->upsampler = p->kind == XD_KIND_UPSAMPLER ? xd_upsamplers[i] : NULL;
         p->audio = p->kind == XD_KIND_AUDIO ? xd_audios[i] : NULL;
+        p->upscaler = p->kind == XD_KIND_UPSCALER ? xd_upscalers[i] : NULL;
         return 1;
     }
     return 0;

@@ -5,6 +5,7 @@
 #include "report/inspect_file.h"
 #include "base/json.h"
 #include "io/safetensors.h"
+#include "pipeline/enlarger.h"
 
 enum { SLOTS = 7, SHOWN = 3, TYPES = 24 };
 
@@ -122,6 +123,25 @@ static void write_unknown(const xd_inspect_args *a, const xd_st *st)
                         i == SHOWN - 1 && xd_st_count(st) > SHOWN ? ", ..." : "");
 }
 
+/* Prints the network of an upscaler. Returns 0 if the file is no upscaler. */
+static int write_upscaler(const xd_inspect_args *a)
+{
+    xd_enlarger u;
+    int         is = xd_enlarger_open(&u, a->model, NULL) == XD_OK;
+    if (is && a->json)
+        xd_inspect_line(a,
+                        "], \"upscaler\": {\"class\": \"%s\", \"scale\": %d, \"cell\": %d, "
+                        "\"reach\": %lld}}",
+                        u.part.class_name, u.info.scale, u.info.cell, (long long)u.info.reach);
+    else if (is)
+        xd_inspect_line(a,
+                        "upscaler        %s, enlarges by %d, for xdit upscale; radius of the "
+                        "receptive field: %lld pixels",
+                        u.part.class_name, u.info.scale, (long long)(u.info.reach * u.info.cell));
+    xd_enlarger_close(&u);
+    return is;
+}
+
 static void write_tensors(const xd_inspect_args *a, const xd_st *st)
 {
     for (int64_t i = 0; i < xd_st_count(st); i++) {
@@ -150,9 +170,10 @@ xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e)
     if (a->json && !b.failed)
         xd_inspect_line(a, "{\"file\": %s, \"components\": [", b.p);
     xd_buf_free(&b);
-    if (!write_components(a, st))
+    int upscaler = write_upscaler(a);
+    if (!upscaler && !write_components(a, st))
         write_unknown(a, st);
-    if (a->json)
+    if (a->json && !upscaler)
         xd_inspect_line(a, "]}");
     xd_st_close(&st);
     return XD_OK;

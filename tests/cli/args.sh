@@ -17,7 +17,7 @@ check "--version: version and commit" eval 'printf "%s\n" "$out" | sed -n 1p |
     grep -Eqx "xdit $("$ROOT/tools/version.sh") \(commit ([0-9a-f]{12}|unknown)\)"'
 check "--version: instruction set and libraries" eval 'shows "^kernels: cpu-" &&
     shows "^library: .*libpng [0-9]"'
-for c in "" generate models inspect convert compare calibrate bench doctor from-xdit; do
+for c in "" generate models inspect convert compare calibrate bench doctor from-xdit upscale; do
     try help $c
     check "help $c: code 0" well
     check "help $c fits 80 columns" narrow

@@ -29,7 +29,8 @@ NEEDED = {"generate": ["--prompt", "p", "--model", "DIR"], "plan": ["--model", "
           "run": ["--prompt", "p", "--model", "DIR"],
           "serve": ["--model", "DIR"], "bench": ["--config", "DIR"],
           "calibrate": ["--model", "DIR", "--prompt", "p"],
-          "convert": ["--model", "DIR", "--output", "DIR2"]}
+          "convert": ["--model", "DIR", "--output", "DIR2"],
+          "upscale": ["IN", "--model", "FILE", "--output", "OUT"]}
 SCRIPT = "torchrun --nproc_per_node=2 examples/flux_example.py --model M --prompt p"
 
 

@@ -75,10 +75,9 @@ static void images_are_those_of_opencv(void **state)
 
 static void bad_names_are_refused(void **state)
 {
-    static const char *const bad[] = {
-        "", "sobel", "canny:", "canny:1", "canny:1:2:3", "canny:x:2", "gray:1", "tile:3",
-        "blur:0", "canny:-1:2", "blur:nan", "tile:128"
-    };
+    static const char *const bad[] = { "",          "sobel",   "canny:", "canny:1", "canny:1:2:3",
+                                       "canny:x:2", "gray:1",  "tile:3", "blur:0",  "canny:-1:2",
+                                       "blur:nan",  "tile:128" };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         xd_annotator a;
