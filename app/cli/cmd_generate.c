@@ -992,7 +992,7 @@ static void print_help(FILE *f)
         { "What to generate", "prompt", "prompts", "" },
         { "Model and output", "model lora output",
           "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision controlnet redux "
-          "latent_upsampler lora_2 lora_partial skip_existing",
+          "latent_upsampler upscale lora_2 lora_partial skip_existing",
           "" },
         { "How to generate", "", "", "" },
         { "Guidance", "", "", "" },

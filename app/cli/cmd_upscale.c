@@ -104,8 +104,9 @@ static int run_command(int argc, char **argv)
     task_init(&t);
     xd_status st = xd_opt_parse(&t.spec, argc, argv, &in, &e);
     if (st == XD_OK && !in.n)
-        st = xd_fail(&e, XD_EINVAL, "upscale needs an image or a video: xdit upscale IN --model "
-                                    "FILE --output OUT");
+        st = xd_fail(&e, XD_EINVAL,
+                     "upscale needs an image or a video: xdit upscale IN --model "
+                     "FILE --output OUT");
     t.a.input = in.n ? in.v[0] : NULL;
     int launched = xd_launched(&t.rank);
     xd_bar_init(&t.bar, stderr, xd_launch_columns(), t.rank > 0);

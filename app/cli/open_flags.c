@@ -44,6 +44,8 @@ static xd_option rows[] = {
     { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "PATH",
       "tiny autoencoder to decode previews: a file (TAESD, TAEF2, TAEHV), a directory with "
       "config.json, or org/name in the Hugging Face cache" },
+    { "upscale", XD_OPT_TEXT, AT(upscale), 0, 0, NULL, "FILE",
+      "file of an upscaler, .safetensors, with which results are enlarged (see xdit upscale)" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "LoRA file and scale (default 1); may be repeated" },
     { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
@@ -185,6 +187,7 @@ xd_open_args xd_open_flags_args(xd_open_flags *f, const char *model)
                        .lora_partial = f->lora_partial,
                        .verify_weights = f->verify_weights,
                        .preview_decoder = f->preview_decoder,
+                       .upscale = f->upscale,
                        .memory = f->budget,
                        .fit = f->fit,
                        .plan = f->plan ? f->plan : "auto",

@@ -15,7 +15,7 @@ enum { XD_OPEN_UPSAMPLER = XD_OPEN_FILES - 1, XD_OPEN_REDUX = XD_OPEN_FILES - 2 
 
 typedef struct xd_open_flags {
     const char  *dtype, *weights_dtype, *text_weights_dtype, *device, *offload;
-    const char  *plan, *cluster, *balance, *bind, *preview_decoder, *memory, *fit;
+    const char  *plan, *cluster, *balance, *bind, *preview_decoder, *memory, *fit, *upscale;
     const char  *files[XD_OPEN_FILES];
     xd_opt_texts loras, loras_2, controlnets;
     int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights, by_model,

@@ -303,7 +303,8 @@ void xd_serve_flags_help(FILE *out)
         { "Access and limits", "api_key tls_cert tls_key cors | no_auth allow_url connections "
                                "max_body max_bodies max_pixels request_timeout omit_folders" },
         { "Models", "lora | transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
-                    "lora_2 lora_partial no_t5 redux latent_upsampler preview_decoder" },
+                    "lora_2 lora_partial no_t5 redux latent_upsampler upscale "
+                    "preview_decoder" },
         { "This machine", "dtype weights_dtype device offload memory threads | "
                           "text_weights_dtype bind fit" },
         { "Several ranks", ranks },

@@ -266,6 +266,9 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * file that differs. 0: xd_open compares only configs, headers and 64 pages of each file, which
      * takes negligible time. */
     int64_t                  verify_weights;
+    /* File of an upscaler, as xd_upscale_args.model (tools.h), with which rank 0 enlarges every
+     * result. NULL: results have the size of the request. */
+    const char              *upscale;
 } xd_open_args;
 
 /* Defaults of all fields of xd_open_args are 0 or NULL, except `size`. */
@@ -729,6 +732,17 @@ typedef struct xd_request_redux {
     const char            *prompt_embeds_scale, *pooled_prompt_embeds_scale;
 } xd_request_redux;
 
+/* Generation at two sizes. A first pass generates latents of the request's size, which are enlarged
+ * by `scale`. A second pass adds noise to the enlarged latents and denoises them as image-to-image
+ * does, so that the image has `scale` times the width and height. */
+typedef struct xd_request_hires {
+    double      scale; /* factor of width and height, above 1; 0: there is no second pass */
+    /* Fraction of the second pass's steps that run, as xd_request_images.strength; 0: 0.7. */
+    double      strength;
+    int64_t     steps;    /* number of steps of the second pass; 0: as in the first pass */
+    const char *upscaler; /* "bilinear" or "nearest": how latents are enlarged; NULL: bilinear */
+} xd_request_hires;
+
 typedef struct xd_request {     /* call xd_request_init, then set fields */
     size_t             size;    /* sizeof(xd_request) of the program */
     const char *const *prompts; /* [nprompts] prompts, UTF-8 */
@@ -761,6 +775,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
      * frame for each layer. 0: the pipeline's default. */
     int64_t               layers;
     xd_request_redux      redux;
+    xd_request_hires      hires;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -225,7 +225,7 @@ class Pipeline:
                         plan: Any = None, device: str | None = None, threads: int = 0,
                         memory: Any = 0, offload: str | None = None, fit: str | None = None,
                         files: dict[str, Any] | None = None, controlnet: Any = None,
-                        latent_upsampler: Any = None, redux: Any = None,
+                        latent_upsampler: Any = None, redux: Any = None, upscale: Any = None,
                         loras: Any = (), loras_2: Any = (),
                         lora_partial: bool = False, verify_weights: bool = False,
                         without: str | None = None, keep: bool = True, bind: str | None = None,
@@ -241,9 +241,10 @@ class Pipeline:
         `degrees` are its parts (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer":
         path} replaces the weights of a component by a safetensors or GGUF file. controlnet: the
         directory of a control network, or a list of them. latent_upsampler: the directory of a
-        network that enlarges latents. redux: the directory of a prior that varies images. loras:
-        paths, or (path, scale). lora_partial: skip tensors of LoRA files that do not match the
-        model, with a warning. verify_weights: ranks compare all bytes of their weight files.
+        network that enlarges latents. redux: the directory of a prior that varies images. upscale:
+        the file of an upscaler that enlarges results. loras: paths, or (path, scale). lora_partial:
+        skip tensors of LoRA files that do not match the model, with a warning. verify_weights:
+        ranks compare all bytes of their weight files.
         memory: limit in bytes, or "12GB". comm: a communicator of mpi4py. log: called with a level
         (0 error to 3 debug) and a line; by default warnings become Python's warnings.
         """
@@ -267,6 +268,7 @@ class Pipeline:
         a.without, a.bind, a.cluster = kept.text(without), kept.text(bind), kept.text(cluster)
         a.balance, a.trace = kept.text(balance), kept.text(trace)
         a.preview_decoder = kept.text(preview_decoder)
+        a.upscale = kept.text(upscale)
         given = [(k, v) for k, v in (files or {}).items()]
         given += [("controlnet", v) for v in ([controlnet] if _pixels.is_path(controlnet) else
                                               controlnet or [])]

@@ -116,6 +116,18 @@ static void stream_from_files(xd_context *ctx)
             ctx->model.text[k].w->streams = may;
 }
 
+/* Opens the upscaler of results on all ranks, and loads it on rank 0. */
+static xd_status open_enlarger(xd_engine *g, const char *file, xd_err *e)
+{
+    xd_context *ctx = &g->ctx;
+    ctx->enlarger = &g->enlarger;
+    xd_status s = xd_enlarger_open(ctx->enlarger, file, e);
+    ctx->enlarger->cancel = ctx->cancel;
+    return s == XD_OK && ctx->world.all->rank == 0
+               ? xd_enlarger_load(ctx->enlarger, ctx->dev, ctx->count, ctx->type, e)
+               : s;
+}
+
 /* Opens the parts of an engine that need no communication. */
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
@@ -146,6 +158,8 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
         s = xd_types_weights(&g->ctx, a, e);
     if (s == XD_OK && files && a->preview_decoder)
         s = xd_model_preview(&g->ctx.model, a->preview_decoder, e);
+    if (s == XD_OK && files && a->upscale)
+        s = open_enlarger(g, a->upscale, e);
     if (s == XD_OK)
         stream_from_files(&g->ctx);
     g->ctx.model.lora_partial = a->lora_partial != 0;
@@ -286,6 +300,8 @@ void xd_close(xd_engine **g)
     xd_lora_sets_close(*g);
     xd_text_cache_close(&(*g)->caches.embeddings);
     xd_colours_close(&(*g)->caches.colours);
+    if ((*g)->ctx.enlarger)
+        xd_enlarger_close(&(*g)->enlarger);
     xd_model_close(&(*g)->ctx.model);
     xd_session_close(*g);
     xd_dev_close(&(*g)->ctx.count);

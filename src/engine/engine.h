@@ -5,6 +5,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "pipeline/context.h"
+#include "pipeline/enlarger.h"
 #include "predict/auto_plan.h"
 #include "xdit/tools.h"
 
@@ -27,6 +28,7 @@ struct xd_engine {
     int                  alone;
     /* how the tokens of an image are divided among ranks (xd_shares) */
     int                  balanced;
+    xd_enlarger          enlarger; /* upscaler of results; ctx.enlarger tells if it is open */
     xd_canceller         cancel; /* set by xd_cancel, from any thread */
     xd_logger log; /* logger of the thread that currently runs a function of this engine */
 };

@@ -77,6 +77,8 @@ typedef struct xd_context {
     /* 1: the ranks' shares of the tokens may change between two steps (adapt.h) */
     int64_t             adaptive;
     uint64_t            hash; /* hash of the model's contents */
+    /* upscaler that enlarges results on rank 0 (enlarger.h); NULL: none */
+    struct xd_enlarger *enlarger;
 } xd_context;
 
 /* Makes a second context that only counts memory and work. The new context borrows the model of

@@ -65,7 +65,8 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 /* Sets u->prefix and writes the config of the network that has the file's tensors. */
 static int find_network(xd_enlarger *u, const xd_source *src, xd_text_buf *config)
 {
-    static const char *const prefixes[] = { "", "params_ema.", "params.", "module.", "state_dict." };
+    static const char *const prefixes[] = { "", "params_ema.", "params.", "module.",
+                                            "state_dict." };
     for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
         snprintf(u->prefix, sizeof u->prefix, "%s", prefixes[k]);
         for (int i = 0; xd_upscalers[i]; i++)
@@ -130,7 +131,7 @@ typedef struct work { /* the enlargement of one image */
     xd_exec             x;
     xd_layout           lay;
     xd_method_stack     stack;
-    region              part, core; /* pixels that are computed, and those that are kept */
+    region              part, core;  /* pixels that are computed, and those that are kept */
     int64_t             tiles, done; /* number of tiles, and of complete tiles */
     int                 steps;       /* number of pauses in this tile */
     uint8_t            *in;          /* [h,w,3] pixels of `part`, on all ranks */
@@ -168,8 +169,8 @@ static void copy_part(work *k)
     for (int64_t y = 0; y < p->h; y++)
         for (int64_t x = 0; x < p->w; x++)
             memcpy(k->in + 3 * (y * p->w + x),
-                   k->a->rgb + 3 * (mirror(p->y + y, k->a->h) * k->a->w +
-                                    mirror(p->x + x, k->a->w)),
+                   k->a->rgb +
+                       3 * (mirror(p->y + y, k->a->h) * k->a->w + mirror(p->x + x, k->a->w)),
                    3);
 }
 
@@ -292,7 +293,8 @@ static xd_status open_part(work *k, xd_err *e)
     int          ranks = ranks_of(k);
     k->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = ranks };
     k->in = malloc((size_t)(k->part.h * k->part.w * 3));
-    k->rgb = rank_of(k) ? NULL : malloc((size_t)(k->part.h * k->part.w * f * f) * 3 * sizeof *k->rgb);
+    k->rgb = rank_of(k) ? NULL
+                        : malloc((size_t)(k->part.h * k->part.w * f * f) * 3 * sizeof *k->rgb);
     if (!k->in || (!k->rgb && !rank_of(k)))
         return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld pixels",
                        (long long)(k->part.w * f), (long long)(k->part.h * f));

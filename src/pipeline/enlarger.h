@@ -12,13 +12,13 @@
 #include "parallel/topo.h"
 
 typedef struct xd_enlarger {
-    xd_st           *st;
-    char             prefix[16]; /* start of all tensor names of the file */
-    xd_component     part;
-    xd_upscaler_info info;
-    xd_dev          *dev, *count; /* borrowed */
-    xd_dtype         type;
-    xd_arena         arena; /* scratch memory, which grows when needed */
+    xd_st              *st;
+    char                prefix[16]; /* start of all tensor names of the file */
+    xd_component        part;
+    xd_upscaler_info    info;
+    xd_dev             *dev, *count; /* borrowed */
+    xd_dtype            type;
+    xd_arena            arena; /* scratch memory, which grows when needed */
     const xd_canceller *cancel;
 } xd_enlarger;
 
@@ -31,12 +31,12 @@ xd_status xd_enlarger_load(xd_enlarger *u, xd_dev *dev, xd_dev *count, xd_dtype 
 void      xd_enlarger_close(xd_enlarger *u);
 
 typedef struct xd_enlarging {
-    xd_comm       *c;      /* ranks that compute the image together; NULL: only this rank */
-    const xd_topo *topo;   /* topology of `c`, or NULL */
-    const uint8_t *rgb;    /* [h,w,3] the image, on rank 0 */
-    int64_t        w, h;   /* size of the image, on all ranks */
-    int64_t        tile;   /* rows and columns of a tile in pixels; 0: no tiles */
-    uint8_t       *out;    /* [h scale,w scale,3] the result, on rank 0 */
+    xd_comm       *c;    /* ranks that compute the image together; NULL: only this rank */
+    const xd_topo *topo; /* topology of `c`, or NULL */
+    const uint8_t *rgb;  /* [h,w,3] the image, on rank 0 */
+    int64_t        w, h; /* size of the image, on all ranks */
+    int64_t        tile; /* rows and columns of a tile in pixels; 0: no tiles */
+    uint8_t       *out;  /* [h scale,w scale,3] the result, on rank 0 */
     void           (*on_part)(void *cookie, double part); /* fraction of the image; or NULL */
     void          *cookie;
 } xd_enlarging;

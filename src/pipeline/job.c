@@ -42,7 +42,7 @@ int xd_job_encodes(const xd_job *j)
 
 int xd_job_begins_with_vae(const xd_job *j)
 {
-    return xd_job_encodes(j) || j->small;
+    return xd_job_encodes(j) || (j->small && j->ctx->model.upsampler.upsampler);
 }
 
 /* Checks that a side in pixels is an integer number of tokens. The error has the nearest valid
@@ -468,7 +468,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     memset(j, 0, sizeof *j);
     j->ctx = ctx;
     j->r = r;
-    if (ctx->model.upsampler.upsampler)
+    if (ctx->model.upsampler.upsampler || xd_job_hires(r))
         return xd_upsampling_open(j, e);
     return xd_job_open_pass(j, e);
 }

@@ -305,6 +305,11 @@ static inline int xd_job_has_control_video(const xd_request *r)
 {
     return r->images.control_video || r->images.control_frames;
 }
+/* Returns 1 if a second pass generates a larger image from interpolated latents. */
+static inline int xd_job_hires(const xd_request *r)
+{
+    return r->hires.scale > 0;
+}
 /* Returns 1 if the VAE encodes images or a control video of the request. */
 int                   xd_job_encodes(const xd_job *j);
 /* Returns 1 if the VAE is needed before the last denoising loop of the request. */

@@ -48,9 +48,15 @@ void xd_unused_decoding(const xd_job *j, char why[WHY])
         snprintf(why, WHY, "on this autoencoder, which has no timestep_conditioning");
 }
 
+void xd_unused_hires(const xd_job *j, char why[WHY])
+{
+    if (!xd_job_hires(j->given ? j->given : j->r))
+        snprintf(why, WHY, "without --hires_scale");
+}
+
 void xd_unused_upsampling(const xd_job *j, char why[WHY])
 {
-    if (!j->small)
+    if (!j->small || !j->ctx->model.upsampler.upsampler)
         snprintf(why, WHY, "without --latent_upsampler");
 }
 

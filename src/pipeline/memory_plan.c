@@ -211,7 +211,8 @@ static int shares_vae(const xd_job *j)
 /* Returns 1 if this rank needs the VAE, also if only for its statistics of latents. */
 static int needs_vae(const xd_job *j)
 {
-    return shares_vae(j) || (j->small && j->ctx->topo.replica->rank == 0);
+    return shares_vae(j) ||
+           (j->small && j->ctx->model.upsampler.upsampler && j->ctx->topo.replica->rank == 0);
 }
 
 /* Counts the memory of the denoising loop for the given numbers of rows in the embeddings of the

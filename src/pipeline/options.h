@@ -54,6 +54,7 @@ void xd_unused_prompt_weighting(const xd_job *j, char why[256]);
 void xd_unused_fp8(const xd_job *j, char why[256]);
 void xd_unused_guidance_2(const xd_job *j, char why[256]);
 void xd_unused_guidance_scale(const xd_job *j, char why[256]);
+void xd_unused_hires(const xd_job *j, char why[256]);
 void xd_unused_int8(const xd_job *j, char why[256]);
 void xd_unused_negative_crop(const xd_job *j, char why[256]);
 void xd_unused_negative_size(const xd_job *j, char why[256]);

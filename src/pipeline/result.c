@@ -13,6 +13,7 @@
 #include "pipeline/audio_decode.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/dtypes.h"
+#include "pipeline/enlarger.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
 #include "pipeline/options.h"
@@ -162,6 +163,10 @@ static void add_images(xd_text_buf *b, const xd_job *j)
     }
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
+    if (j->ctx->enlarger) {
+        xd_buf_add(b, ", \"upscale\": %d, \"upscaler\": ", j->ctx->enlarger->info.scale);
+        add_name(b, r, j->ctx->enlarger->part.file);
+    }
 }
 
 /* Appends to the metadata those options that the option table marks as stored in metadata. */
@@ -371,6 +376,36 @@ static void take_sound(item *t, xd_job *j)
     t->sound.n = xd_audio_samples(j, &t->sound.channels, &t->sound.rate);
 }
 
+/* Enlarges the frames of an item with the upscaler. */
+static xd_status enlarge(item *t, xd_enlarger *u, xd_err *e)
+{
+    const xd_image *im = &t->image;
+    int64_t         f = u->info.scale, frame = im->height * im->width * 3;
+    uint8_t        *all = malloc((size_t)(im->frames * frame * f * f));
+    xd_status       s = XD_OK;
+    if (im->channels != 3)
+        s = xd_fail(e, XD_EUNSUPPORTED,
+                    "images with alpha cannot be enlarged: omit upscale for this model");
+    else if (!all)
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image that is enlarged by %d", (int)f);
+    for (int64_t i = 0; i < im->frames && s == XD_OK; i++)
+        s = xd_enlarger_run(u,
+                            &(xd_enlarging){ .rgb = im->data + i * frame,
+                                             .w = im->width,
+                                             .h = im->height,
+                                             .out = all + i * frame * f * f },
+                            e);
+    if (s != XD_OK) {
+        free(all);
+        return s;
+    }
+    free(t->pixels);
+    t->pixels = all;
+    t->image.data = all;
+    t->image.height *= f, t->image.width *= f, t->image.stride = t->image.width * 3;
+    return XD_OK;
+}
+
 xd_status xd_result_add(xd_result *r, xd_job *j, int i, float *lat, float *rgb, xd_err *e)
 {
     item   *t = &r->items[i];
@@ -407,6 +442,8 @@ xd_status xd_result_add(xd_result *r, xd_job *j, int i, float *lat, float *rgb, 
     free(rgb);
     if (!t->json || !t->parameters || (rgb && !t->image.data))
         return xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
+    if (t->image.data && j->ctx->enlarger && enlarge(t, j->ctx->enlarger, e) != XD_OK)
+        return e ? e->code : XD_ENOMEM;
     r->have = i + 1;
     return keep_hashes(r, t, j, e);
 }

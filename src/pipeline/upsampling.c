@@ -2,20 +2,62 @@
  */
 #include "pipeline/upsampling.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "exec/host.h"
 #include "exec/op.h"
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
+#include "pipeline/image_roles.h"
 #include "upsample/upsample.h"
+
+/* A1111's default strength of the second pass. */
+static const double usual_strength = 0.7;
 
 /* ---- the jobs of the passes --------------------------------------------------------------- */
 
 int64_t xd_upsampling_factor(const xd_job *j, int i)
 {
-    return j->enlarged ? j->ctx->model.upsampler_info.by[i] : 1;
+    return j->enlarged && !xd_job_hires(j->r) ? j->ctx->model.upsampler_info.by[i] : 1;
+}
+
+/* Returns a side of the second pass, in complete tokens, for a side of the request (0: the model's
+ * default). i: 1 for the height, 2 for the width. */
+static int64_t hires_side(const xd_job *j, int64_t side, int i)
+{
+    const xd_model *m = &j->ctx->model;
+    int64_t         unit = m->vae_info.cell[i] * (int64_t)m->dit_info.patch[i];
+    side = side ? side : m->dit_info.sample[i] * m->vae_info.cell[i];
+    return xd_max(1, (int64_t)((double)side * j->given->hires.scale + 1e-6) / unit) * unit;
+}
+
+static xd_status check_hires(const xd_job *j, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    if (m->upsampler.upsampler)
+        return xd_fail(e, XD_EINVAL, "hires_scale and latent_upsampler are given; use one of them");
+    if (!xd_role_of_model(m, xd_job_has_mask(j->given))->starts)
+        return xd_fail(e, XD_EINVAL,
+                       "hires_scale is for models that can start from an image (--image with "
+                       "--strength), which %s cannot",
+                       m->recipe->name);
+    if (xd_job_has_image(j->given))
+        return xd_fail(e, XD_EINVAL, "hires_scale has a first pass from noise: omit --image");
+    return XD_OK;
+}
+
+/* Sets the sizes and the schedule of the second pass of hires_scale. */
+static void set_hires(xd_job *j)
+{
+    xd_request *own = &j->own;
+    own->height = hires_side(j, own->height, 1);
+    own->width = hires_side(j, own->width, 2);
+    own->output.no_resolution_binning = 1;
+    if (own->hires.steps)
+        own->num_inference_steps = (int)own->hires.steps;
 }
 
 /* Replaces the schedule of the request by that of the second pass. */
@@ -35,18 +77,25 @@ static xd_status open_large(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     const int      *by = m->upsampler_info.by, *cell = m->vae_info.cell;
-    int             steps = j->r->upsampling.denoise_strength > 0;
+    int             hires = xd_job_hires(j->r);
+    int             steps = hires || j->r->upsampling.denoise_strength > 0;
     xd_request     *own = &j->own, plain;
     xd_request_init(&plain);
     j->given = j->r;
     *own = *j->r;
     j->r = own;
     j->enlarged = 1;
-    own->height = own->height ? own->height : m->dit_info.sample[1] * cell[1] * by[1];
-    own->width = own->width ? own->width : m->dit_info.sample[2] * cell[2] * by[2];
+    if (hires) {
+        if (check_hires(j, e) != XD_OK)
+            return XD_EINVAL;
+        set_hires(j);
+    } else {
+        own->height = own->height ? own->height : m->dit_info.sample[1] * cell[1] * by[1];
+        own->width = own->width ? own->width : m->dit_info.sample[2] * cell[2] * by[2];
+        set_schedule(own);
+    }
     own->noise.values = NULL;
     own->previews = plain.previews;
-    set_schedule(own);
     if (!steps) {
         own->images = plain.images;
         own->savings = plain.savings;
@@ -70,8 +119,11 @@ static xd_status open_small(xd_job *j, xd_err *e)
     xd_request_init(&plain);
     own = &small->own;
     *own = *j->given;
-    own->height = j->size[0] / by[1];
-    own->width = j->size[1] / by[2];
+    own->hires = plain.hires;
+    if (!xd_job_hires(j->given)) {
+        own->height = j->size[0] / by[1];
+        own->width = j->size[1] / by[2];
+    }
     own->upsampling = plain.upsampling;
     own->checkpoint = plain.checkpoint;
     own->output.latents_only = 1;
@@ -109,7 +161,11 @@ void xd_upsampling_close(xd_job *j)
 
 xd_status xd_upsampling_strength(const xd_job *j, xd_steps *a, xd_err *e)
 {
-    double strength = j->r->upsampling.denoise_strength;
+    int         hires = xd_job_hires(j->r);
+    const char *name = hires ? "hires_strength" : "denoise_strength";
+    double      strength = !hires                     ? j->r->upsampling.denoise_strength
+                           : j->r->hires.strength > 0 ? j->r->hires.strength
+                                                      : usual_strength;
     if (!(strength > 0))
         return XD_OK;
     if (!j->enlarged)
@@ -117,20 +173,21 @@ xd_status xd_upsampling_strength(const xd_job *j, xd_steps *a, xd_err *e)
                        strength);
     if (strength >= 1)
         return xd_fail(e, XD_EINVAL,
-                       "denoise_strength 1 would replace the enlarged latents by noise; it must "
-                       "be below 1");
+                       "%s 1 would replace the enlarged latents by noise; it must be below 1",
+                       name);
     if ((int)(a->steps * strength) < 1)
         return xd_fail(e, XD_EINVAL,
-                       "denoise_strength %g of %d steps leaves no step for the second pass; "
-                       "use a larger one, or more upsampled_num_inference_steps",
-                       strength, a->steps);
+                       "%s %g of %d steps leaves no step for the second pass; use a larger one, "
+                       "or more %s",
+                       name, strength, a->steps,
+                       hires ? "hires_steps" : "upsampled_num_inference_steps");
     if (!j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "denoise_strength cannot be used with the scheduler %s, which cannot add "
-                       "noise to latents",
-                       j->sampler->name);
+                       "%s cannot be used with the scheduler %s, which cannot add noise to "
+                       "latents",
+                       name, j->sampler->name);
     a->strength = strength;
-    a->rounds_down = 1;
+    a->rounds_down = !hires; /* image-to-image rounds as for an image */
     return XD_OK;
 }
 
@@ -226,7 +283,47 @@ static void enlarge(xd_exec *x, const xd_job *j, const xd_net *vae_net, const xd
 
 static int is_here(const xd_job *j)
 {
-    return j->small && j->ctx->topo.replica->rank == 0;
+    return j->small && j->ctx->model.upsampler.upsampler && j->ctx->topo.replica->rank == 0;
+}
+
+/* The two neighbours of a position of the interpolated axis, and the share of the second one. */
+typedef struct place {
+    int64_t at[2];
+    double  share;
+} place;
+
+static place place_of(int64_t i, int64_t to, int64_t from, int nearest)
+{
+    double scale = (double)from / (double)to, at = fmax(0, ((double)i + 0.5) * scale - 0.5);
+    if (nearest) {
+        int64_t k = xd_min(from - 1, (int64_t)((double)i * scale));
+        return (place){ { k, k }, 0 };
+    }
+    int64_t k = xd_min(from - 1, (int64_t)at);
+    return (place){ { k, xd_min(from - 1, k + 1) }, at - (double)k };
+}
+
+/* Interpolates planes of latents to another size on the host, as PyTorch's interpolate does without
+ * antialiasing and align_corners, which A1111's upscaler "Latent" calls. */
+static void interpolate(const xd_job *j, const float *small, float *out)
+{
+    const char   *how = j->r->hires.upscaler;
+    const xd_job *from = j->small;
+    int           nearest = how && strcmp(how, "nearest") == 0;
+    int64_t       s[2] = { from->cells[1], from->cells[2] }, d[2] = { j->cells[1], j->cells[2] };
+    int64_t       planes = j->numbers / (d[0] * d[1]);
+    for (int64_t k = 0; k < planes * d[0]; k++) {
+        const float *plane = small + k / d[0] * s[0] * s[1];
+        for (int64_t x = 0; x < d[1]; x++) {
+            place  r = place_of(k % d[0], d[0], s[0], nearest);
+            place  c = place_of(x, d[1], s[1], nearest);
+            double up = (1 - c.share) * plane[r.at[0] * s[1] + c.at[0]] +
+                        c.share * plane[r.at[0] * s[1] + c.at[1]];
+            double down = (1 - c.share) * plane[r.at[1] * s[1] + c.at[0]] +
+                          c.share * plane[r.at[1] * s[1] + c.at[1]];
+            out[k * d[1] + x] = (float)((1 - r.share) * up + r.share * down);
+        }
+    }
 }
 
 xd_status xd_upsampling_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e)
@@ -261,6 +358,10 @@ xd_status xd_upsampling_load(xd_job *j, xd_err *e)
 
 xd_status xd_upsampling_compute(xd_job *j, xd_arena *a, const float *small, float *out, xd_err *e)
 {
+    if (xd_job_hires(j->r)) {
+        interpolate(j, small, out);
+        return XD_OK;
+    }
     xd_context *ctx = j->ctx;
     size_t      n = (size_t)j->numbers * sizeof(float);
     buffers     b = { malloc(n), malloc(n), malloc(n) };

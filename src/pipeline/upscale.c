@@ -25,8 +25,8 @@ typedef struct work { /* state of a call of xd_upscale */
     xd_dev                *dev, *count;
     xd_comm               *all;
     xd_topo                topo;
-    xd_frames             *frames; /* on rank 0 */
-    const uint8_t         *rgb;    /* the current frame, on rank 0 */
+    xd_frames             *frames;  /* on rank 0 */
+    const uint8_t         *rgb;     /* the current frame, on rank 0 */
     int64_t                size[2]; /* width and height of the current frame; 0: no more frames */
     uint8_t               *out;     /* enlarged frames, on rank 0 */
     int64_t                n;       /* number of complete frames */
@@ -85,8 +85,7 @@ static xd_status open_ranks(work *k, xd_err *e)
     if (s == XD_OK)
         s = xd_comm_stage(&k->all, k->dev, e);
     if (s == XD_OK && k->all->size > 1)
-        s = xd_topo_open(&k->topo, k->all,
-                         (xd_degrees){ { 1, k->all->size, 1, 1, 1, 1 } }, e);
+        s = xd_topo_open(&k->topo, k->all, (xd_degrees){ { 1, k->all->size, 1, 1, 1, 1 } }, e);
     return s;
 }
 
@@ -135,8 +134,7 @@ static xd_status next_frame(work *k, xd_err *e)
     s = agree(k, s, e);
     if (s != XD_OK || k->all->size == 1)
         return s;
-    return xd_world_wait(k->all,
-                         k->all->ops->bcast(k->all, xd_view(k->size, XD_I64, 1, &n), 0), e);
+    return xd_world_wait(k->all, k->all->ops->bcast(k->all, xd_view(k->size, XD_I64, 1, &n), 0), e);
 }
 
 static int64_t frame_bytes(const work *k)
@@ -198,7 +196,9 @@ static xd_status write_result(work *k, const int64_t size[2], xd_err *e)
     im.height = size[1] * k->u.info.scale;
     im.data = k->out;
     if (!xd_frames_single(k->frames))
-        im.fps = a->fps > 0 ? a->fps : xd_frames_rate(k->frames) > 0 ? xd_frames_rate(k->frames) : 1;
+        im.fps = a->fps > 0                      ? a->fps
+                 : xd_frames_rate(k->frames) > 0 ? xd_frames_rate(k->frames)
+                                                 : 1;
     /* as A1111 names the texts of images that it has enlarged */
     snprintf(text, sizeof text, "Postprocess upscale by: %d, Postprocess upscaler: %s",
              k->u.info.scale, slash ? slash + 1 : a->model);
@@ -244,8 +244,7 @@ static xd_status upscale(const xd_upscale_args *a, xd_err *e)
         s = load_model(&k, e);
     if (s == XD_OK) {
         xd_log(XD_LOG_INFO, "%s enlarges by %d; its receptive field has a radius of %lld pixels",
-               k.u.part.class_name, k.u.info.scale,
-               (long long)(k.u.info.reach * k.u.info.cell));
+               k.u.part.class_name, k.u.info.scale, (long long)(k.u.info.reach * k.u.info.cell));
         s = run_frames(&k, e);
     }
     close_all(&k);

@@ -611,6 +611,8 @@ static xd_status predict_decode(predictor *s, xd_err *e)
 /* Predicts the latent upsampler, which runs on the first rank of each replica. */
 static xd_status predict_upsampler(predictor *s, xd_err *e)
 {
+    if (!s->ctx->model.upsampler.upsampler) /* latents are interpolated in no time */
+        return XD_OK;
     xd_status     st = reset_simulation(s, e);
     xd_component *vae = &s->ctx->model.vae;
     double        one_s = 0;

@@ -284,11 +284,9 @@ static void run_blocks(xd_exec *x, run *r)
         xd_copy_to(x, before, r->map);
         for (int p = 0; p < PARTS; p++) {
             r->part = &r->g->parts[i][p];
-            xd_band_each(x, &(xd_band_pass){ .map = r->map,
-                                             .reach = CONVS,
-                                             .row = row,
-                                             .run = run_dense,
-                                             .ctx = r });
+            xd_band_each(
+                x, &(xd_band_pass){
+                       .map = r->map, .reach = CONVS, .row = row, .run = run_dense, .ctx = r });
         }
         xd_axpby(x, xd_reshape(r->map, 1, &all), 1, xd_reshape(before, 1, &all), residual_scale);
         xd_pause(x);

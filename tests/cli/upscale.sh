@@ -73,9 +73,30 @@ printf 'P6 4 4 255\n' >"$T/short.ppm"
 no "a damaged image" 1 'short.ppm' "$T/short.ppm" --model "$NETS/x4.safetensors" \
     --output "$T/x.ppm"
 
+demo() {
+    out_file=$1
+    shift
+    generate --prompt "a red ring" --dtype f32 --no_resolution_binning --width 64 --height 64 \
+        --output "$T/$out_file" "$@"
+}
+demo plain.png
+try upscale "$T/plain.png" --model "$NETS/x2.safetensors" --output "$T/a.ppm" --dtype f32
+demo b.ppm --upscale "$NETS/x2.safetensors" --json
+check "the result of a request" [ "$rc" = 0 ]
+check "with the upscaler in its parameters" json 'j["parameters"]["upscale"] == 2'
+tail -c 49152 "$T/a.ppm" >"$T/a"
+tail -c 49152 "$T/b.ppm" >"$T/b"
+check "is the enlarged image" same a b
+demo b.ppm --upscale "$NETS/x2.safetensors" --nproc 2
+said 'has no MPI|install the package' || { tail -c 49152 "$T/b.ppm" >"$T/b"
+    check "also on two ranks" same a b; }
+demo c.ppm --upscale "$T/net.pth"
+check "a pickle is refused" said 'net.pth is a pickle'
+
 try inspect "$NETS/x2.safetensors"
 check "inspect knows it" shows 'RRDBNet'
 check "and its scale" shows 'enlarges by 2'
 try inspect "$NETS/compact-x4.safetensors" --json
-check "also in JSON" json 'j["upscaler"]["class"] == "SRVGGNetCompact" and j["upscaler"]["scale"] == 4'
+check "also in JSON" json 'j["upscaler"]["class"] == "SRVGGNetCompact" and
+    j["upscaler"]["scale"] == 4'
 done_testing

@@ -96,7 +96,8 @@ static float *pad(const setting *t, int64_t H, int64_t W)
     for (int64_t y = 0; y < H; y++)
         for (int64_t x = 0; x < W; x++)
             for (int c = 0; c < 3; c++) {
-                int64_t v = y < t->h ? y : 2 * (t->h - 1) - y, u = x < t->w ? x : 2 * (t->w - 1) - x;
+                int64_t v = y < t->h ? y : 2 * (t->h - 1) - y,
+                        u = x < t->w ? x : 2 * (t->w - 1) - x;
                 in[(y * W + x) * 3 + c] = (float)t->rgb[(v * t->w + u) * 3 + c] / 255;
             }
     return in;
@@ -129,8 +130,8 @@ static void compare(const setting *t, const char *name, xd_dtype type, size_t ba
     double worst = 0;
     for (int64_t y = 0; y < shape.d[0]; y++)
         for (int64_t i = 0; i < shape.d[1] * 3; i++)
-            worst = fmax(worst, fabs((double)got[y * W * f * 3 + i] -
-                                     (double)want[y * shape.d[1] * 3 + i]));
+            worst = fmax(
+                worst, fabs((double)got[y * W * f * 3 + i] - (double)want[y * shape.d[1] * 3 + i]));
     if (!(worst <= most))
         fail_msg("%s: %g off", name, worst);
     xd_device_arena_close(&a, t->dev);
@@ -224,10 +225,10 @@ static void other_files_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_those_of_pytorch), cmocka_unit_test(bf16_is_near),
-        cmocka_unit_test(tiles_have_the_same_bytes), cmocka_unit_test(bytes_are_rounded),
-        cmocka_unit_test(other_files_are_refused)
-    };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(values_are_those_of_pytorch),
+                                        cmocka_unit_test(bf16_is_near),
+                                        cmocka_unit_test(tiles_have_the_same_bytes),
+                                        cmocka_unit_test(bytes_are_rounded),
+                                        cmocka_unit_test(other_files_are_refused) };
     return cmocka_run_group_tests_name("upscaler", tests, set_up, tear_down);
 }
