@@ -21,6 +21,9 @@ typedef struct webui_request {
     /* value of the field denoising_strength; "": the request has no such field */
     char       strength[24];
     char       eta[40]; /* value of the field eta; "": the request has no such field */
+    int        hires;   /* value of the field enable_hr */
+    /* values of the fields of a second pass; "": the request has no such field */
+    char       hr_scale[40], hr_steps[40], hr_upscaler[40], hr_resize[40];
 } webui_request;
 
 static void set_batch(void *cookie, const char *name, const char *value)
@@ -51,7 +54,7 @@ static void set_option(void *cookie, const char *name, const char *value)
 }
 
 /* Sets denoising_strength. If a request has no image, denoising_strength is ignored: clients send
- * it with every request, because it is also used with enable_hr. */
+ * it with every request, because it is also the strength of a second pass (enable_hr). */
 static void set_strength(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
@@ -167,23 +170,65 @@ static void set_sampler(void *cookie, const char *name, const char *value)
         xd_api_req_option(&q->req, "scheduler", sampler);
 }
 
-static void refuse_true(void *cookie, const char *name, const char *value)
+static void set_hires(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
-    if (strcmp(value, "true") == 0)
-        xd_api_req_refuse(&q->req, 400, name, "%s is not supported: leave it out", name);
+    char          *to = strcmp(name, "hr_scale") == 0               ? q->hr_scale
+                        : strcmp(name, "hr_second_pass_steps") == 0 ? q->hr_steps
+                        : strcmp(name, "hr_upscaler") == 0          ? q->hr_upscaler
+                                                                    : q->hr_resize;
+    if (strcmp(name, "enable_hr") == 0)
+        q->hires = strcmp(value, "true") == 0;
+    else if (to != q->hr_resize || strtod(value, NULL) > 0)
+        snprintf(to, sizeof q->hr_scale, "%s", value);
+}
+
+/* Sets the options of a second pass, if the request asks for it (enable_hr). */
+static void set_second_pass(webui_request *q)
+{
+    int nearest = strcasecmp(q->hr_upscaler, "Latent (nearest)") == 0;
+    if (!q->hires || q->req.images)
+        return;
+    if (*q->hr_resize)
+        xd_api_req_refuse(&q->req, 400, "hr_resize_x",
+                          "hr_resize_x and hr_resize_y are not supported: use hr_scale");
+    else if (*q->hr_upscaler && !nearest && strcasecmp(q->hr_upscaler, "Latent") != 0)
+        xd_api_req_refuse(&q->req, 400, "hr_upscaler",
+                          "hr_upscaler '%s' is not supported: use Latent or Latent (nearest)",
+                          q->hr_upscaler);
+    xd_api_req_option(&q->req, "hires_scale", *q->hr_scale ? q->hr_scale : "2");
+    if (strtod(q->hr_steps, NULL) > 0)
+        xd_api_req_option(&q->req, "hires_steps", q->hr_steps);
+    if (*q->strength)
+        xd_api_req_option(&q->req, "hires_strength", q->strength);
+    if (nearest)
+        xd_api_req_option(&q->req, "hires_upscaler", "nearest");
 }
 
 static const xd_api_req_field fields[] = {
-    { "prompt", set_prompt, NULL },        { "negative_prompt", set_option, NULL },
-    { "seed", set_option, NULL },          { "steps", set_option, NULL },
-    { "cfg_scale", set_option, NULL },     { "width", set_option, NULL },
-    { "height", set_option, NULL },        { "denoising_strength", set_strength, NULL },
-    { "sampler_name", set_sampler, NULL }, { "sampler_index", set_sampler, NULL },
-    { "scheduler", set_schedule, NULL },   { "eta", set_eta, NULL },
-    { "batch_size", set_batch, NULL },     { "n_iter", set_batch, NULL },
-    { "enable_hr", refuse_true, NULL },    { "init_images", NULL, "image" },
-    { "mask", NULL, "mask_image" },        { NULL, NULL, NULL },
+    { "prompt", set_prompt, NULL },
+    { "negative_prompt", set_option, NULL },
+    { "seed", set_option, NULL },
+    { "steps", set_option, NULL },
+    { "cfg_scale", set_option, NULL },
+    { "width", set_option, NULL },
+    { "height", set_option, NULL },
+    { "denoising_strength", set_strength, NULL },
+    { "sampler_name", set_sampler, NULL },
+    { "sampler_index", set_sampler, NULL },
+    { "scheduler", set_schedule, NULL },
+    { "eta", set_eta, NULL },
+    { "batch_size", set_batch, NULL },
+    { "n_iter", set_batch, NULL },
+    { "enable_hr", set_hires, NULL },
+    { "hr_scale", set_hires, NULL },
+    { "hr_upscaler", set_hires, NULL },
+    { "hr_second_pass_steps", set_hires, NULL },
+    { "hr_resize_x", set_hires, NULL },
+    { "hr_resize_y", set_hires, NULL },
+    { "init_images", NULL, "image" },
+    { "mask", NULL, "mask_image" },
+    { NULL, NULL, NULL },
 };
 
 /* Number of previews per image that /sdapi/v1/progress can show. */
@@ -287,6 +332,7 @@ static void make_images(xd_http_call *c, int from_image)
     xd_api_req_option(&q.req, "previews", PREVIEWS);
     if (q.req.images && q.strength[0] && xd_api_req_model_accepts(&q.req, "strength"))
         xd_api_req_option(&q.req, "strength", q.strength);
+    set_second_pass(&q);
     if (from_image && !q.req.images)
         xd_api_req_refuse(&q.req, 400, "init_images",
                           "init_images is missing: send the start "

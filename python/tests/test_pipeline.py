@@ -357,6 +357,21 @@ def test_images_of_control_networks(tiny):
               **how)
 
 
+def test_upscale(tiny):
+    """Results are enlarged, also those of latents that are decoded."""
+    upscaler = ROOT / "tests" / "golden" / "upscaler" / "x2.safetensors"
+    how = {"num_inference_steps": 2, "seed": 1, "width": 64, "height": 48}
+    with xdit.Pipeline.from_pretrained(tiny / "flux", dtype="f32", threads=1,
+                                       upscale=upscaler) as p:
+        p.set_progress_bar_config(disable=True)
+        made = p("a star", output_type="uint8", **how).images
+        latents = p("a star", output_type="latent", **how).images
+        assert made.shape == (1, 96, 128, 3)
+        assert np.array_equal(p.decode(latents, output_type="uint8").images, made)
+        assert p("a star", hires_scale=1.5, output_type="uint8", **how).images.shape[1:3] == \
+            (144, 192)
+
+
 def test_timesteps(pipe):
     seen = []
     pipe(PROMPT, num_inference_steps=4,

@@ -18,8 +18,8 @@ enum { STEPS = 6, FIRST = 3, SEED = 5 };
 typedef struct kept { /* what a request has computed */
     float  *upsampled, *noise, *image, *start, *last;
     int64_t nup, nimage, d[3]; /* d: channels, rows and columns of the latents */
-    int     steps, replace; /* replace: latents are replaced after step FIRST - 1 */
-    double  level;          /* of the first step of the second pass */
+    int     steps, replace;    /* replace: latents are replaced after step FIRST - 1 */
+    double  level;             /* of the first step of the second pass */
 } kept;
 
 static int failures;
@@ -125,7 +125,7 @@ static double apart(const kept *small, const kept *large, int nearest)
         const float *p = small->last + c * h * w;
         int64_t      y1 = y + 1 < h ? y + 1 : y, x1 = x + 1 < w ? x + 1 : x;
         double       v = (1 - fy) * ((1 - fx) * p[y * w + x] + fx * p[y * w + x1]) +
-                   fy * ((1 - fx) * p[y1 * w + x] + fx * p[y1 * w + x1]);
+                         fy * ((1 - fx) * p[y1 * w + x] + fx * p[y1 * w + x1]);
         most = fmax(most, fabs(v));
         worst = fmax(worst, fabs(v - large->upsampled[i]));
     }

@@ -73,6 +73,12 @@ def images(s, names):
     r = s.post(API + "/txt2img", {**fields, "denoising_strength": 0.7})
     report(r.status == 200 and base64.b64decode(r.json["images"][0]) == mine,
            "without an image its strength is passed over", r)
+    r = s.post(API + "/txt2img", {**fields, "enable_hr": True, "hr_scale": 1.5,
+                                  "denoising_strength": 0.6, "hr_second_pass_steps": 4})
+    large = generate("--prompt", PROMPT, "--num_inference_steps", "3", "--seed", "7",
+                     "--scheduler", "dpm++", "--hires_scale", "1.5", "--hires_strength", "0.6",
+                     "--hires_steps", "4")
+    report(r.status == 200 and png(r.json["images"][0]) == large != mine, "a second pass", r)
     r = s.post(API + "/txt2img", {**fields, "mask": "", "init_images": [""]})
     report(r.status == 200 and base64.b64decode(r.json["images"][0]) == mine,
            "empty images are none", r)
@@ -83,7 +89,8 @@ def images(s, names):
     r = s.post(API + "/img2img", fields)
     report(r.status == 400 and "init_images" in r.json["detail"], "which must be there", r)
     for wrong, text in (({"sampler_name": "Nope"}, "Nope"), ({"steps": 0}, "num_inference_steps"),
-                        ({"enable_hr": True}, "enable_hr"),
+                        ({"enable_hr": True, "hr_upscaler": "ESRGAN_4x"}, "ESRGAN_4x"),
+                        ({"enable_hr": True, "hr_resize_x": 512}, "hr_resize_x"),
                         ({"batch_size": 0}, "batch_size"), ({"width": 100}, "multiple"),
                         ({"override_settings": {"sd_model_checkpoint": "x"}}, "no model 'x'")):
         r = s.post(API + "/txt2img", {**fields, **wrong})

@@ -150,8 +150,10 @@ static void values_are_those_of_pytorch(void **state)
 static void bf16_is_near(void **state)
 {
     const setting *t = *state;
-    if (xd_dev_compute(t->dev, XD_BF16) != XD_BF16)
-        skip();
+    if (xd_dev_compute(t->dev, XD_BF16) != XD_BF16) {
+        printf("# SKIP: this machine computes no bf16\n");
+        return; /* cmocka's skip() is "not ok" in TAP */
+    }
     compare(t, "x4", XD_BF16, 0, 3e-2);
     compare(t, "compact-x4", XD_BF16, 0, 3e-2);
 }

@@ -123,7 +123,7 @@ SUITES = {
     "sampler": {"sampler": "sampler.json"},
     "image_files": {"image_files": "image-files.safetensors"},
     "annotate": {"annotate": "annotate.safetensors"},
-    "upscaler": {"upscaler": "upscaler/golden.safetensors"},
+    "upscaler": own("upscaler"),
     "schedulers": {"schedulers": "schedulers.json"},
 }
 # What another program writes.
