@@ -215,6 +215,9 @@ typedef struct xd_side {
      * config.json in its folder. */
     xd_status   (*describe)(const xd_source *file, const xd_json *transformer, xd_text_buf *b,
                             xd_err *e);
+    /* Name of the side networks in layouts of tensor names (families/key_map.h), which ends in
+     * "." XD_SIDE_SLOT; NULL: all files have the names of diffusers. */
+    const char *net;
 } xd_side;
 
 /* Functions and properties of a transformer. The source file of each transformer exports only a

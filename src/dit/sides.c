@@ -56,3 +56,14 @@ void xd_sides_residual(xd_decl *d, const char *name, int at, int64_t dim, xd_lin
     snprintf(all, sizeof all, "%s.%d", name, at);
     xd_w_linear(d, w, all, &(xd_linear_spec){ .in = dim, .out = dim, .bias = 1 });
 }
+
+int xd_sides_count(const xd_source *file, const char *prefix, const char *suffix)
+{
+    char      name[96];
+    xd_tensor t;
+    int       n = 0;
+    do
+        snprintf(name, sizeof name, "%s%d%s", prefix, n, suffix);
+    while (n < XD_FIELD_LIST && file->has(file->self, name, &t) && ++n);
+    return n;
+}

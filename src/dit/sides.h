@@ -53,4 +53,8 @@ xd_status xd_sides_check(const xd_side_number *v, size_t n, int i, xd_err *e);
 /* Checks that side network i has 1 to `most` blocks. */
 xd_status xd_sides_check_layers(int have, int most, int i, xd_err *e);
 
+/* Returns how many tensors PREFIX0SUFFIX, PREFIX1SUFFIX ... a weight file has, at most
+ * XD_FIELD_LIST. */
+int xd_sides_count(const xd_source *file, const char *prefix, const char *suffix);
+
 #endif

@@ -54,7 +54,7 @@ typedef struct xd_key_map {
     /* what a file with this layout contains, for messages: "a T5 text encoder" */
     const char *what;
     /* Names, without prefix, of tensors that every file with this layout contains. */
-    const char *marks[2];
+    const char *marks[3];
     /* Prefixes that names in a file may have; '@' in a prefix stands for the component's short name
      * (slot), such as "clip_l". "clip_l=PREFIX" is a prefix only for the slot clip_l. */
     const char *prefixes[XD_MAXPREFIX];

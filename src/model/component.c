@@ -295,14 +295,15 @@ static xd_status add_side_config(const xd_component *p, const char *side, xd_tex
     xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK && !xd_file_exists(side))
         s = xd_fail(e, XD_EIO, "controlnet: there is no %s", side);
-    if (s == XD_OK && !xd_file_exists(path) && !xd_file_is_dir(side) && p->dit->side->describe)
+    if (s == XD_OK && xd_file_exists(path))
+        s = xd_json_read(&config, path, e);
+    if (s == XD_OK && !xd_json_get(config, "_class_name") && !xd_file_is_dir(side) &&
+        p->dit->side->describe)
         s = describe_side(p, side, b, e);
     int described = b->len > before;
-    if (s == XD_OK && !described && !xd_file_exists(path))
+    if (s == XD_OK && !described && !config)
         s = xd_fail(e, XD_EIO, "controlnet %s: there is no config.json %s", side,
                     xd_file_is_dir(side) ? "in this folder" : "beside this file");
-    if (s == XD_OK && !described)
-        s = xd_json_read(&config, path, e);
     if (s == XD_OK && !described)
         s = check_side_class(p, path, config, e);
     if (s == XD_OK && !described)
@@ -416,12 +417,42 @@ static xd_status join_side_files(xd_component *p, xd_err *e)
     return s;
 }
 
+/* Translates the names of side networks whose files have names of their own. */
+static xd_status open_side_names(xd_component *p, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; s == XD_OK && i < p->nsides && p->dit->side->net; i++) {
+        char              prefix[32];
+        xd_single_file_of of = { .file = p->sides[i],
+                                 .config = p->sides[i],
+                                 .slot = XD_SIDE_SLOT,
+                                 .net = p->dit->side->net,
+                                 .list = p->list,
+                                 .nlist = p->nlist,
+                                 .needed = p->list,
+                                 .nneeded = p->nlist,
+                                 .files = p->files,
+                                 .raw = &p->below[i],
+                                 .inside = prefix };
+        snprintf(prefix, sizeof prefix, XD_SIDES_PREFIX, i);
+        if (!xd_single_file_fits(&of))
+            continue;
+        p->below[i] = p->w->src;
+        s = xd_single_file_open(&p->side_names[i], &of, e);
+        if (s == XD_OK)
+            p->w->src = xd_single_file_source(p->side_names[i]);
+    }
+    return s;
+}
+
 void xd_component_close(xd_component *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->nsides; i++)
+    for (int i = 0; i < p->nsides; i++) {
         free(p->sides[i]);
+        xd_single_file_close(&p->side_names[i]);
+    }
     xd_component_drop(p);
     xd_component_unshare(p);
     xd_widened_close(&p->widened);
@@ -575,6 +606,9 @@ static void mark_used(const xd_component *p, const char *names, char *used)
     for (const char *c = names; c;) {
         size_t n = strcspn(c, "|");
         snprintf(want, sizeof want, "%.*s", (int)n, c);
+        for (int i = 0; i < p->nsides; i++)
+            if (p->side_names[i] && xd_single_file_name(p->side_names[i], want, have, sizeof have))
+                snprintf(want, sizeof want, "%s", have);
         snprintf(have, sizeof have, "%s", want);
         if (!p->single || xd_single_file_name(p->single, want, have, sizeof have)) {
             int64_t i = xd_st_find(p->files, have);
@@ -724,6 +758,8 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
         s = open_source(p, cut ? needed : p->list, cut ? n : p->nlist, e);
     if (s == XD_OK)
         s = check_scales(p, e);
+    if (s == XD_OK)
+        s = open_side_names(p, e);
     if (s == XD_OK)
         s = open_widened(p, e);
     if (s == XD_OK)

@@ -132,6 +132,9 @@ typedef struct xd_component {
     /* SVDQuant layers of the files; NULL: the files have no such layers */
     xd_svdquant        *svdquant;
     xd_single_file     *single; /* translates declared tensor names to the names in `file` */
+    /* translations for side networks whose files have names of their own; NULL: none */
+    xd_single_file     *side_names[XD_MAXSIDES];
+    xd_source           below[XD_MAXSIDES]; /* the weight sources under these translations */
     /* `stored` returns the tensors of the files; `raw` returns them too, but with the SVDQuant
      * layers decoded. */
     xd_source           stored, raw;

@@ -403,6 +403,8 @@ static int is_vae(const char *net)
 int xd_key_map_suits(const xd_key_map *k, const char *slot)
 {
     const char *net = k->nets[0];
+    if (strcmp(slot, XD_SIDE_SLOT) == 0)
+        return strstr(net, "." XD_SIDE_SLOT) != NULL;
     if (strcmp(slot, "transformer") == 0)
         return is_transformer(net);
     if (strcmp(slot, "vae") == 0)

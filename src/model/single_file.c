@@ -89,14 +89,28 @@ static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], c
     return at >= 0 && (size_t)at < size ? at : (int)size - 1;
 }
 
+static const char *inside_of(const xd_single_file *s)
+{
+    return s->of.inside ? s->of.inside : "";
+}
+
+/* Returns 1 if the name of a declared tensor may differ from its name in the file. */
+static int is_translated(const xd_single_file_of *of, const char *want)
+{
+    if (of->inside)
+        return strncmp(want, of->inside, strlen(of->inside)) == 0;
+    return !of->apart || strncmp(want, of->apart, strlen(of->apart)) != 0;
+}
+
 static int translate_name(const xd_single_file *s, const char *want, found *f)
 {
     const xd_scope *scopes = s->layout->scopes;
-    if (s->of.apart && strncmp(want, s->of.apart, strlen(s->of.apart)) == 0) {
+    if (!is_translated(&s->of, want)) {
         *f = (found){ .stem = NULL };
         snprintf(f->name, sizeof f->name, "%s", want);
         return 1;
     }
+    want += strlen(inside_of(s));
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
         int         number[NUMBERS] = { 0 };
         const char *rest, *tail;
@@ -449,7 +463,7 @@ static int has_marks(const xd_st *files, const xd_key_map *l, const char *prefix
     const char *archs = xd_key_map_archs(l);
     if (archs && !(arch && xd_list_has(archs, arch)))
         return 0;
-    for (int i = 0; i < 2 && l->marks[i]; i++) {
+    for (int i = 0; i < 3 && l->marks[i]; i++) {
         snprintf(name, sizeof name, "%s%s", prefix, l->marks[i]);
         if (xd_st_find(files, name) < 0)
             return 0;
@@ -522,9 +536,30 @@ static xd_status fail_unknown(const xd_single_file_of *of, const xd_key_map *oth
                    at ? names : "(none)");
 }
 
+/* Returns the layout of the network `of->net` whose marks the file has behind the prefix `inside`,
+ * or NULL. */
+static const xd_key_map *layout_inside(const xd_single_file_of *of)
+{
+    const xd_key_map *l;
+    for (int i = 0; (l = xd_key_map_at(i)); i++)
+        if (reads_network(l, of->net) && has_marks(of->files, l, of->inside))
+            return l;
+    return NULL;
+}
+
+int xd_single_file_fits(const xd_single_file_of *of)
+{
+    return layout_inside(of) != NULL;
+}
+
 static xd_status find_layout(xd_single_file *s, xd_err *e)
 {
     const xd_key_map *l, *other = NULL;
+    if (s->of.inside && (s->layout = layout_inside(&s->of))) {
+        snprintf(s->prefix, sizeof s->prefix, "%s", s->of.inside);
+        s->of.inside = s->prefix;
+        return XD_OK;
+    }
     for (int i = 0; (l = xd_key_map_find(s->of.files, s->of.slot, &i, s->prefix)); i++) {
         if (reads_network(l, s->of.net)) {
             s->layout = l;
@@ -553,12 +588,15 @@ static int count_in(const char *names, size_t len, const char *scope, int most)
     return most;
 }
 
-static int declared_blocks(const xd_declared *list, int n, const xd_scope *scope)
+static int declared_blocks(const xd_single_file *s, const xd_declared *list, int n,
+                           const xd_scope *scope)
 {
+    char   begin_[128];
     int    most = 0;
     size_t len = strcspn(scope->want, "#");
+    snprintf(begin_, sizeof begin_, "%s%.*s", inside_of(s), (int)len, scope->want);
     for (int i = 0; i < n && scope->want[len]; i++)
-        most = count_in(list[i].name, len, scope->want, most);
+        most = count_in(list[i].name, strlen(begin_), begin_, most);
     return most;
 }
 
@@ -580,9 +618,9 @@ static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
-        int n = s->blocks[k] = declared_blocks(s->of.list, s->of.nlist, &scopes[k]);
+        int n = s->blocks[k] = declared_blocks(s, s->of.list, s->of.nlist, &scopes[k]);
         int have = file_blocks(s, &scopes[k]);
-        int need = declared_blocks(s->of.needed, s->of.nneeded, &scopes[k]);
+        int need = declared_blocks(s, s->of.needed, s->of.nneeded, &scopes[k]);
         if (strchr(scopes[k].want, '#') && ((have > n && !allows_more(&scopes[k])) || have < need))
             return xd_fail(e, XD_EFORMAT, "%s has %d blocks %s%.*s*, but %s/config.json has %d",
                            s->of.file, have, s->prefix, (int)strcspn(scopes[k].have, "#~"),

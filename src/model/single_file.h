@@ -28,8 +28,13 @@ typedef struct xd_single_file_of {
     /* Names with this prefix are the same in the file and in the declarations; NULL: no such
      * prefix. */
     const char        *apart;
+    /* Only names with this prefix are translated; the names in the file have it, too, in place of a
+     * prefix of the layout. NULL: all names are translated. The text is copied. */
+    const char        *inside;
 } xd_single_file_of;
 
+/* Returns 1 if the tensors of `of->files` have the marks of a layout of the network `of->net`. */
+int       xd_single_file_fits(const xd_single_file_of *of);
 /* Opens a weight source for a single file, and finds the layout of the file's names. Refuses an
  * unknown layout, a file for another network, a LoRA file, and a file that has another number of
  * blocks than the config. */

@@ -7,7 +7,7 @@
 #include "io/safetensors.h"
 #include "pipeline/enlarger.h"
 
-enum { SLOTS = 7, SHOWN = 3, TYPES = 24 };
+enum { SLOTS = 8, SHOWN = 3, TYPES = 24 };
 
 typedef struct share { /* counts of the tensors whose names have the same prefix */
     int64_t     n;
@@ -93,8 +93,8 @@ static void write_share(const xd_inspect_args *a, const char *slot, const char *
  * printed only once. */
 static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
-    static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l",     "clip_g",
-                                              "t5xxl",       "llm", "clip_vision" };
+    static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l",      "clip_g",
+                                              "t5xxl",       "llm", "clip_vision", "controlnet" };
     int                      n = 0, bare = 0;
     for (int k = 0; k < SLOTS; k++) {
         char              prefix[64];

@@ -191,6 +191,33 @@ def refused(model):
                said)
 
 
+def xlabs(model="flux"):
+    """The attention of a double and of a single block by XLabs' names, in which the projections of
+    queries, keys and values have one pair of matrices, and by diffusers'."""
+    have, rng, theirs, ours = shapes(model), random.Random(11), {}, {}
+    for block, to, places in (
+            ("double_blocks.1", "transformer_blocks.1.attn.",
+             {"qkv_lora1": ("to_q", "to_k", "to_v"), "proj_lora1": ("to_out.0",),
+              "qkv_lora2": ("add_q_proj", "add_k_proj", "add_v_proj"),
+              "proj_lora2": ("to_add_out",)}),
+            ("single_blocks.0", "single_transformer_blocks.0.",
+             {"qkv_lora": ("attn.to_q", "attn.to_k", "attn.to_v"), "proj_lora": ("proj_out",)})):
+        for name, parts in places.items():
+            rows, cols = have[f"{to}{parts[0]}.weight"]
+            down, up = numbers(rng, RANK, cols), numbers(rng, len(parts) * rows, RANK)
+            theirs[f"{block}.processor.{name}.down.weight"] = [RANK, cols], down
+            theirs[f"{block}.processor.{name}.up.weight"] = [len(parts) * rows, RANK], up
+            for i, part in enumerate(parts):
+                ours[f"transformer.{to}{part}.lora_A.weight"] = [RANK, cols], down
+                ours[f"transformer.{to}{part}.lora_B.weight"] = (
+                    [rows, RANK], up[i * rows * RANK:(i + 1) * rows * RANK])
+    plain, _ = latents(model)
+    want, _ = latents(model, write(ours))
+    got, said = latents(model, write(theirs))
+    report(got and near(got, want) and not near(got, plain), f"{model}: XLabs' names", said)
+
+
+xlabs()
 for tiny in MODULES:
     base, _ = latents(tiny)
     same_bits(tiny, base)

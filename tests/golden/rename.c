@@ -82,6 +82,16 @@ static const row flux[] = {
     { "single_blocks.#.norm.key_norm.scale",
       { "single_transformer_blocks.#.attn.norm_k.weight" },
       0 },
+    { "pos_embed_input", { "controlnet_x_embedder" }, 0 },
+    { "controlnet_blocks.#", { "controlnet_blocks.#" }, 0 },
+    { "input_hint_block.0", { "input_hint_block.conv_in" }, 0 },
+    { "input_hint_block.2", { "input_hint_block.blocks.0" }, 0 },
+    { "input_hint_block.4", { "input_hint_block.blocks.1" }, 0 },
+    { "input_hint_block.6", { "input_hint_block.blocks.2" }, 0 },
+    { "input_hint_block.8", { "input_hint_block.blocks.3" }, 0 },
+    { "input_hint_block.10", { "input_hint_block.blocks.4" }, 0 },
+    { "input_hint_block.12", { "input_hint_block.blocks.5" }, 0 },
+    { "input_hint_block.14", { "input_hint_block.conv_out" }, 0 },
     { NULL, { NULL }, 0 },
 };
 

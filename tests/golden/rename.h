@@ -13,7 +13,7 @@ typedef struct box { /* tensors of a file to be written; starts with {0} */
 
 /* Adds the weights of a component, read from the folder of a diffusers model, each name behind
  * `prefix`. The process ends with a message when that fails. */
-/* As flux1-dev.safetensors, and as Chroma1-HD.safetensors. */
+/* As flux1-dev.safetensors, Chroma1-HD.safetensors and flux-canny-controlnet-v3.safetensors. */
 void box_flux(box *b, const char *folder, const char *prefix);
 void box_sd3(box *b, const char *folder, const char *prefix);      /* as sd3_medium.safetensors */
 void box_auraflow(box *b, const char *folder, const char *prefix); /* as aura_flow_0.3's */

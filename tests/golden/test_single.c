@@ -198,8 +198,11 @@ static const char *edited;     /* the image of models that need one */
 static const char *inpainted;  /* the model whose image and mask are given, or NULL */
 static const char *controlled; /* the model whose control image is given, or NULL */
 
+static int two_controls; /* 1: two control images are given */
+
 static sums generate(const xd_open_args *a, const char *what)
 {
+    static const char       *images[1];
     static const char *const prompts[] = { "a red circle" };
     sums                     s = { 0 };
     xd_engine               *g = NULL;
@@ -218,6 +221,9 @@ static sums generate(const xd_open_args *a, const char *what)
     q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
     q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
     q.images.control_image = controlled ? folder_of(controlled, "control.png") : NULL;
+    images[0] = q.images.control_image;
+    q.images.more_control_images = images;
+    q.images.nmore_control_images = two_controls;
     int own_size = strstr(a->model, "/ltx") || strstr(a->model, "/hunyuanvideo") ||
                    strstr(a->model, "/cog");
     q.output.max_area = edited && !own_size ? 64 * 64 : 0;
@@ -259,6 +265,16 @@ static void put(xd_open_args *a, const char *component, const char *path)
         files[n++] = (xd_component_file){ component, path };
     a->files = files;
     a->nfiles = n;
+}
+
+/* The control networks, of which the first may be NULL. */
+static void put_sides(xd_open_args *a, const char *first, const char *second)
+{
+    a->nfiles = 0;
+    a->files = files;
+    if (first)
+        files[a->nfiles++] = (xd_component_file){ "controlnet", first };
+    files[a->nfiles++] = (xd_component_file){ "controlnet", second };
 }
 
 static void put_all(xd_open_args *a, int clips, const char *path)
@@ -364,6 +380,7 @@ static void check_checkpoints(const char *dtype)
 }
 
 static void refused(const xd_open_args *a, const char *what, xd_status code, const char *words);
+static void refused_file(const char *name, const char *what, xd_status code, const char *words);
 
 /* Puts the files of a model whose text encoder is a language model: `first` stands before its
  * blocks' names. */
@@ -706,6 +723,47 @@ static void check_cut_encoder(const char *model, const char *dtype, const char *
 }
 
 /* LoRA files name tensors as they like, whatever the weights' file calls them. */
+/* Control networks in files of XLabs, without a config: one, one beside the transformer's original
+ * file, and two of which one has the names of diffusers. */
+static void check_sides(const char *dtype)
+{
+    static const char *const what[] = { "XLabs' control network", "and an original transformer",
+                                        "and a second one" };
+    const char              *model = "flux-controlnet-pixels", *diffusers[2];
+    xd_open_args             a;
+    box                      b = { 0 };
+    diffusers[0] = folder_of(model, "controlnet");
+    diffusers[1] = folder_of(model, "controlnet_2");
+    controlled = model;
+    box_flux(&b, diffusers[0], "");
+    write_one(&b, scratch, "xlabs.safetensors");
+    box_flux(&b, folder_of(model, "transformer"), "");
+    write_one(&b, scratch, "model.safetensors");
+    for (int i = 0; i < 3; i++) {
+        two_controls = i == 2;
+        a = arguments(folder_of(model, ""), dtype);
+        put_sides(&a, i == 2 ? diffusers[1] : NULL, diffusers[0]);
+        sums want = generate(&a, model);
+        a = arguments(folder_of(model, ""), dtype);
+        put_sides(&a, i == 2 ? diffusers[1] : NULL, in_scratch("xlabs.safetensors"));
+        if (i == 1)
+            files[a.nfiles++] =
+                (xd_component_file){ "transformer", in_scratch("model.safetensors") };
+        sums got = generate(&a, what[i]);
+        same(&want, &got, model, dtype, what[i]);
+        tap(!heard[0], "%s: nothing is said of %s %s", dtype, what[i], heard);
+    }
+    two_controls = 0;
+    controlled = NULL;
+    a = arguments(folder_of("flux-schnell", ""), dtype);
+    put_sides(&a, NULL, in_scratch("xlabs.safetensors"));
+    refused(&a, "XLabs' control network of other cells", XD_EFORMAT,
+            "a control network reads cells of 8 x 8 pixels, but");
+    refused_file("xlabs.safetensors", "XLabs' control network as a transformer", XD_EINVAL,
+                 "holds a control network of XLabs for FLUX.1, which");
+    scratch_clean();
+}
+
 static void check_lora(const char *model, const char *with, const char *dtype)
 {
     xd_lora      lora[2] = { { folder_of(with, "peft.safetensors"), 0.7 },
@@ -1058,6 +1116,7 @@ int main(int argc, char **argv)
     check_same_names("qwen-edit-plus", dtype, "model.language_model.");
     check_same_names("qwen-edit-plus", dtype, "model.");
     edited = NULL;
+    check_sides(dtype);
     check_lora("flux", "flux-lora", dtype);
     check_lora("sd35", "sd35-lora", dtype);
     check_fp8(dtype, XD_F8E4M3);

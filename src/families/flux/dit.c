@@ -27,6 +27,7 @@
 
 #include "dit/dual.h"
 #include "dit/sides.h"
+#include "families/flux/keys.h"
 
 enum { PACK = 2 }; /* latent cells per side of a token */
 /* Of a side network that reads pixels: the number of convolutions between the first and the last,
@@ -114,6 +115,48 @@ static xd_status read_sides(void *c_, const xd_json *obj, const char *what, xd_e
     for (int i = 0; s == XD_OK && i < xd_json_size(list) && i < XD_MAXSIDES; i++, c->nsides++)
         s = xd_fields_read(side_fields, &c->side[i], xd_json_at(list, i), what, e);
     return s;
+}
+
+/* Writes `, "KEY": N` with the extent `axis` of a tensor of a weight file. */
+static void add_extent(xd_text_buf *b, const char *key, const xd_source *file, const char *name,
+                       int axis)
+{
+    xd_tensor t;
+    if (file->has(file->self, name, &t) && axis < t.nd)
+        xd_buf_add(b, ", \"%s\": %lld", key, (long long)t.d[axis]);
+}
+
+/* Implements `describe` of xd_side for the files of XLabs, whose tensors have names of their own
+ * (keys.c). */
+static xd_status describe(const xd_source *file, const xd_json *transformer, xd_text_buf *b,
+                          xd_err *e)
+{
+    net_cfg        c = { 0 };
+    xd_tensor      t;
+    const xd_json *axes = xd_json_get(transformer, "axes_dims_rope");
+    if (!file->has(file->self, "pos_embed_input.weight", &t) ||
+        !file->has(file->self, "input_hint_block.14.weight", &t))
+        return XD_OK;
+    xd_status s = xd_fields_read(fields, &c, transformer, "transformer", e);
+    if (s != XD_OK)
+        return s;
+    xd_buf_add(b,
+               "{\"_class_name\": \"FluxControlNetModel\", \"patch_size\": %d, "
+               "\"num_single_layers\": 0, \"num_layers\": %d, \"guidance_embeds\": %s",
+               PACK, xd_sides_count(file, "double_blocks.", ".img_attn.qkv.weight"),
+               file->has(file->self, "guidance_in.in_layer.weight", &t) ? "true" : "false");
+    xd_buf_add(b, ", \"num_attention_heads\": %d, \"attention_head_dim\": %lld", c.dual.heads,
+               (long long)c.dual.head_dim);
+    add_extent(b, "in_channels", file, "img_in.weight", 1);
+    add_extent(b, "joint_attention_dim", file, "txt_in.weight", 1);
+    add_extent(b, "pooled_projection_dim", file, "vector_in.in_layer.weight", 1);
+    add_extent(b, "conditioning_embedding_channels", file, "input_hint_block.14.weight", 0);
+    if (axes) {
+        xd_buf_add(b, ", \"axes_dims_rope\": ");
+        xd_buf_json(b, axes);
+    }
+    xd_buf_add(b, "}");
+    return XD_OK;
 }
 
 /* Checks the convolutions of side network i, if it reads pixels, and counts the states of its
@@ -652,7 +695,9 @@ extern const xd_dit xd_dit_flux;
 
 static const xd_side side = { .classes = { "FluxControlNetModel" },
                               .cell = HINT_CELL,
-                              .read_pixels = read_pixels };
+                              .read_pixels = read_pixels,
+                              .describe = describe,
+                              .net = XD_FLUX_SIDE_NET };
 
 const xd_dit xd_dit_flux = {
     .net = { .name = "flux",

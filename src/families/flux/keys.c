@@ -42,17 +42,35 @@ static const xd_stem flux_single[] = {
 
 /* Names of the tensors outside the blocks. The final modulation's rows are stored as (shift, scale)
  * in the original files, but the network declares them as (scale, shift). */
+#define FLUX_INPUTS                                                                       \
+    XD_STEM("x_embedder", "img_in"), XD_STEM("context_embedder", "txt_in"),               \
+    XD_STEM("time_text_embed.timestep_embedder.linear_1", "time_in.in_layer"),            \
+    XD_STEM("time_text_embed.timestep_embedder.linear_2", "time_in.out_layer"),           \
+    XD_STEM("time_text_embed.guidance_embedder.linear_1", "guidance_in.in_layer"),        \
+    XD_STEM("time_text_embed.guidance_embedder.linear_2", "guidance_in.out_layer"),       \
+    XD_STEM("time_text_embed.text_embedder.linear_1", "vector_in.in_layer"),              \
+    XD_STEM("time_text_embed.text_embedder.linear_2", "vector_in.out_layer")
+
 static const xd_stem flux_top[] = {
-    XD_STEM("x_embedder", "img_in"),
-    XD_STEM("context_embedder", "txt_in"),
-    XD_STEM("time_text_embed.timestep_embedder.linear_1", "time_in.in_layer"),
-    XD_STEM("time_text_embed.timestep_embedder.linear_2", "time_in.out_layer"),
-    XD_STEM("time_text_embed.guidance_embedder.linear_1", "guidance_in.in_layer"),
-    XD_STEM("time_text_embed.guidance_embedder.linear_2", "guidance_in.out_layer"),
-    XD_STEM("time_text_embed.text_embedder.linear_1", "vector_in.in_layer"),
-    XD_STEM("time_text_embed.text_embedder.linear_2", "vector_in.out_layer"),
+    FLUX_INPUTS,
     { "norm_out.linear", "final_layer.adaLN_modulation.1", 0, 0, 0, XD_SWAP_ALWAYS },
     XD_STEM("proj_out", "final_layer.linear"),
+    XD_STEMS_END,
+};
+
+/* Names of the tensors outside the blocks of a control network of XLabs. input_hint_block is a list
+ * of convolutions and activations. */
+static const xd_stem flux_xlabs_top[] = {
+    FLUX_INPUTS,
+    XD_STEM("controlnet_x_embedder", "pos_embed_input"),
+    XD_STEM("input_hint_block.conv_in", "input_hint_block.0"),
+    XD_STEM("input_hint_block.blocks.0", "input_hint_block.2"),
+    XD_STEM("input_hint_block.blocks.1", "input_hint_block.4"),
+    XD_STEM("input_hint_block.blocks.2", "input_hint_block.6"),
+    XD_STEM("input_hint_block.blocks.3", "input_hint_block.8"),
+    XD_STEM("input_hint_block.blocks.4", "input_hint_block.10"),
+    XD_STEM("input_hint_block.blocks.5", "input_hint_block.12"),
+    XD_STEM("input_hint_block.conv_out", "input_hint_block.14"),
     XD_STEMS_END,
 };
 
@@ -100,7 +118,8 @@ const xd_key_map xd_flux_key_maps[] = {
         { "", "", NULL } } },
     { { "flux" },
       "a FLUX.1 transformer in its original layout",
-      { "double_blocks.0.img_attn.qkv.weight", "vector_in.in_layer.weight" },
+      { "double_blocks.0.img_attn.qkv.weight", "vector_in.in_layer.weight",
+        "final_layer.linear.weight" },
       XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "double_blocks.#.", flux_double },
         { "single_transformer_blocks.#.", "single_blocks.#.", flux_single },
@@ -112,6 +131,13 @@ const xd_key_map xd_flux_key_maps[] = {
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL },
         { "single_transformer_blocks.#.", "single_transformer_blocks.#.", NULL },
         { "", "", NULL } } },
+    { { XD_FLUX_SIDE_NET },
+      "a control network of XLabs for FLUX.1",
+      { "pos_embed_input.weight", "input_hint_block.14.weight" },
+      { "" },
+      { { "transformer_blocks.#.", "double_blocks.#.", flux_double },
+        { "controlnet_blocks.#.", "controlnet_blocks.#.", NULL },
+        { "", "", flux_xlabs_top } } },
     { .what = NULL },
 };
 

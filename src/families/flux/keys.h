@@ -5,6 +5,9 @@
 
 #include "families/key_map.h"
 
+/* name of FLUX.1's control networks in its layouts */
+#define XD_FLUX_SIDE_NET "flux.controlnet"
+
 extern const xd_key_map   xd_flux_key_maps[];
 extern const xd_lora_name xd_flux_lora_names[];
 

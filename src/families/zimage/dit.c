@@ -477,18 +477,6 @@ static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
     return s;
 }
 
-/* Returns how many tensors PREFIX0SUFFIX, PREFIX1SUFFIX ... a weight file has. */
-static int count_tensors(const xd_source *file, const char *prefix, const char *suffix)
-{
-    char      name[96];
-    xd_tensor t;
-    int       n = 0;
-    do
-        snprintf(name, sizeof name, "%s%d%s", prefix, n, suffix);
-    while (n < XD_FIELD_LIST && file->has(file->self, name, &t) && ++n);
-    return n;
-}
-
 /* Sets *zero to 1 if all numbers of a tensor are 0, or if the weight file lacks it. */
 static xd_status is_zero(const xd_source *file, const char *name, int *zero, xd_err *e)
 {
@@ -529,7 +517,7 @@ static xd_status describe(const xd_source *file, const xd_json *transformer, xd_
     static const char prefix[] = "control_layers.", suffix[] = ".adaLN_modulation.0.weight";
     cfg               c = { 0 };
     xd_tensor         t;
-    int               n = count_tensors(file, prefix, suffix), plain = 1;
+    int               n = xd_sides_count(file, prefix, suffix), plain = 1;
     if (!n || !file->has(file->self, "control_all_x_embedder.2-1.weight", &t) || t.nd != 2)
         return XD_OK;
     xd_status s = xd_fields_read(fields, &c, transformer, "transformer", e);
