@@ -776,6 +776,12 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     int64_t               layers;
     xd_request_redux      redux;
     xd_request_hires      hires;
+    /* File with the initial noise, in place of noise.values: .npy (float32, float16) or
+     * .safetensors (F32, F16, BF16; the tensor "latents", or the only one). The shape is that of
+     * the argument `latents` of diffusers, unpacked: [B,C,h,w] for images; for videos and layers
+     * [B,T,C,h,w] or, if the pipeline of diffusers has this order, [B,C,T,h,w]. B may be missing if
+     * it is 1. Only rank 0 reads the file. */
+    const char           *latents;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -159,11 +159,16 @@ def test_given_latents(pipe, tiny):
         assert np.array_equal(made[0], made[1]) and not np.array_equal(made[1], made[2])
 
 
-def test_latents_of_torch(pipe):
+def test_latents_of_torch(pipe, tmp_path):
     torch = pytest.importorskip("torch", reason="there is no torch")
     how = {"num_inference_steps": 3, "output_type": "np"}
     want = pipe(PROMPT, seed=3, rng="torch", **how).images
     noise = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(3))
+    np.save(tmp_path / "noise.npy", noise.numpy())
+    assert np.array_equal(pipe(PROMPT, latents=tmp_path / "noise.npy", **how).images,
+                          pipe(PROMPT, latents=noise, **how).images)
+    with pytest.raises(xdit.InvalidRequest, match="list of them"):
+        pipe(PROMPT, latents=str(tmp_path / "noise.npy"), generator=[1, 5], **how)
     # the library's normal numbers differ from torch's by rounding, which a bf16 image amplifies
     assert np.abs(pipe(PROMPT, latents=noise, **how).images - want).max() <= 2 / 255
 

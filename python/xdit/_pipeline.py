@@ -367,19 +367,20 @@ class Pipeline:
 
         generator: a seed, or a torch.Generator whose initial seed is used; image i has seed + i. Or
         a list with one per image. latents: noise in place of the generator's, [B,C,h,w], for videos
-        [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3, negative_prompt_2 and _3: a text, or a
-        list with one per prompt. image: a PIL image, an array, a path, or a list of them for models
-        that read several. control_image: likewise, or a list with one for each control network.
-        redux_image: the image that a prior varies, or a list of them; the prompt may be missing.
-        control_video: a path, an array, or a list of frames; mask_image of such a video likewise.
-        conditions: images and videos at frames of the result, a list of dicts, or of objects such
-        as diffusers' LTXVideoCondition, with `image` or `video`, `frame_index` (0) and `strength`
-        (1). diffusers' names video, mask and reference_images stand for control_video, mask_image
-        and image. output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe,
-        step, timestep, values) is called after every step; `values` has "latents" if
-        callback_on_step_end_tensor_inputs names it. If it returns a dict with "latents", the next
-        step uses them. An exception in it, or pipe._interrupt = True, stops the call.
-        on_preview(image, step, steps) gets a small PIL image after every step.
+        [B,T,C,h,w], or the path of a file (--latents). negative_prompt, prompt_2, prompt_3,
+        negative_prompt_2 and _3: a text, or a list with one per prompt. image: a PIL image, an
+        array, a path, or a list of them for models that read several. control_image: likewise, or a
+        list with one for each control network. redux_image: the image that a prior varies, or a
+        list of them; the prompt may be missing. control_video: a path, an array, or a list of
+        frames; mask_image of such a video likewise. conditions: images and videos at frames of the
+        result, a list of dicts, or of objects such as diffusers' LTXVideoCondition, with `image` or
+        `video`, `frame_index` (0) and `strength` (1). diffusers' names video, mask and
+        reference_images stand for control_video, mask_image and image. output_type: "pil", "np",
+        "uint8", "pt" or "latent". callback_on_step_end(pipe, step, timestep, values) is called
+        after every step; `values` has "latents" if callback_on_step_end_tensor_inputs names it. If
+        it returns a dict with "latents", the next step uses them. An exception in it, or
+        pipe._interrupt = True, stops the call. on_preview(image, step, steps) gets a small PIL
+        image after every step.
         """
         if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
             raise InvalidRequest("callback_on_step_end_tensor_inputs may only contain latents, not "
@@ -403,6 +404,10 @@ class Pipeline:
                     raise InvalidRequest(f"{name} and {own} are given; use one of them")
                 how[own] = how.pop(name)
         runs = _runs(prompts, texts, _seed(generator) if seed is None else seed, each)
+        if isinstance(latents, (str, os.PathLike)):
+            if len(runs) > 1:
+                raise InvalidRequest("a file of latents is for one generator, not a list of them")
+            how["latents"], latents = os.fspath(latents), None
         if latents is not None:
             latents = self._read_latents(latents)
             if len(latents) != sum(len(run[0]) * run[3] for run in runs):

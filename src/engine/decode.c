@@ -35,6 +35,7 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
     r->images.nmore_control_images = 0;
     r->images.control_video = NULL, r->images.control_frames = NULL;
     r->noise.values = NULL;
+    r->latents = NULL;
     memset(&r->redux, 0, sizeof r->redux);
     r->images.nmore_images = 0;
     r->images.strength = 0;

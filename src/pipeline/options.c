@@ -539,6 +539,10 @@ static const xd_request_row rows[] = {
         "noise: philox (default), or torch as diffusers" },
       .about.section = WHAT,
       .text = "philox" },
+    { { "latents", XD_OPT_TEXT, AT(latents), 0, 0, NULL, "FILE",
+        "initial noise in place of the seed's: a tensor of all images in a .safetensors or .npy "
+        "file, as the argument latents of diffusers" },
+      .about.section = WHAT },
     { { "attention", XD_OPT_TEXT, AT(savings.attention), 0, 0, "auto int8", "HOW",
         "type of attention scores; int8 is faster and less exact (default: auto)" },
       .about.section = SAVINGS,

@@ -138,6 +138,10 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         add_name(b, r, r->images.image);
         add_more_images(b, r, "more_images", r->images.more_images, r->images.nmore_images);
     }
+    if (r->latents) {
+        xd_buf_add(b, ", \"latents\": ");
+        add_name(b, r, r->latents);
+    }
     if (xd_job_has_last(r)) {
         xd_buf_add(b, ", \"last_image\": ");
         add_name(b, r, r->images.last_image);
