@@ -14,18 +14,18 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
         optional |= r->text[i].optional && r->text[i].tokenizer;
         prompts = r->text[i].prompt + 1 > prompts ? r->text[i].prompt + 1 : prompts;
     }
-    return w == XD_WORD_DISTILLED        ? r->distilled
-           : w == XD_WORD_RESCALES       ? r->rescales
-           : w == XD_WORD_AUDIO          ? r->audio_guidance > 0
-           : w == XD_WORD_SOUND          ? r->audio[0] != NULL
-           : w == XD_WORD_CONDITIONS     ? r->role == XD_ROLE_CONDITIONS
-           : w == XD_WORD_DECODES_AT     ? r->decodes_at
-           : w == XD_WORD_UPSAMPLES      ? r->upsampler != NULL
-           : w == XD_WORD_DENOISES_PART  ? r->denoises_part
-           : w == XD_WORD_FROM_PROMPT    ? r->guides_from_prompt
-           : w == XD_WORD_KEEPS_ROWS     ? r->keeps_rows
-           : w == XD_WORD_NORMALIZES     ? r->keeps_rows || r->guides_from_prompt
-           : w == XD_WORD_SYSTEM         ? r->system != NULL
+    return w == XD_WORD_DISTILLED       ? r->distilled
+           : w == XD_WORD_RESCALES      ? r->rescales
+           : w == XD_WORD_AUDIO         ? r->audio_guidance > 0
+           : w == XD_WORD_SOUND         ? r->audio[0] != NULL
+           : w == XD_WORD_CONDITIONS    ? r->role == XD_ROLE_CONDITIONS
+           : w == XD_WORD_DECODES_AT    ? r->decodes_at
+           : w == XD_WORD_UPSAMPLES     ? r->upsampler != NULL
+           : w == XD_WORD_DENOISES_PART ? r->denoises_part
+           : w == XD_WORD_FROM_PROMPT   ? r->guides_from_prompt
+           : w == XD_WORD_KEEPS_ROWS    ? r->keeps_rows
+           : w == XD_WORD_NORMALIZES ? r->keeps_rows || r->guides_from_prompt || r->may_keep_length
+           : w == XD_WORD_SYSTEM     ? r->system != NULL
            : w == XD_WORD_SKIPS_LAYERS   ? r->skips_layers
            : w == XD_WORD_SEPARATES      ? r->layers > 0
            : w == XD_WORD_AUTO_RESIZES   ? r->auto_resizes

@@ -203,6 +203,8 @@ typedef struct xd_recipe {
     /* 1: the norm of each token's guided prediction is set to the norm of the prompt's
      * prediction. */
     int           keeps_length;
+    /* 1: this is only so if cfg_normalization, which is off by default, is above 0. */
+    int           may_keep_length;
     /* 1: the pipeline has the options cfg_trunc_ratio and cfg_normalization. cfg_normalization,
      * which is on by default, sets the norm of each latent row of the guided prediction to the norm
      * of that row in the prompt's prediction. */

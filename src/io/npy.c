@@ -57,8 +57,8 @@ static xd_status read_header(const char *path, const char *header, xd_tensor *t,
                        "array.astype('float32')",
                        path, (int)strcspn(type, ","), type);
     if (!read_shape(value_of(header, "'shape'"), t))
-        return xd_fail(e, XD_EFORMAT, "%s: the array has no shape of 1 to %d extents above 0",
-                       path, XD_MAXDIM);
+        return xd_fail(e, XD_EFORMAT, "%s: the array has no shape of 1 to %d extents above 0", path,
+                       XD_MAXDIM);
     return XD_OK;
 }
 

@@ -134,13 +134,20 @@ static void rescale_guidance(xd_denoise *f, int unit)
              share > 0 || by < 1 ? (float)by : 1.0f);
 }
 
+/* Returns 1 if each token's guided prediction gets the norm of its prompt's prediction. */
+static int keeps_length(const xd_job *j)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    return p->keeps_length || (p->may_keep_length && j->r->guidance.cfg_normalization > 0);
+}
+
 /* Replaces the prompt's prediction p[0] by the guided prediction, negative + g (prompt -
  * negative). */
 static void guide(xd_denoise *f, const xd_tensor p[2], double g)
 {
     xd_exec  *x = &f->x;
     xd_tensor like = { 0 };
-    if (f->j->ctx->model.recipe->keeps_length && p[0].d[0]) {
+    if (keeps_length(f->j) && p[0].d[0]) {
         like = xd_new_f32(x, p[0].d[0], p[0].d[1]);
         xd_copy_to(x, like, p[0]);
     }
@@ -169,8 +176,8 @@ void xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MA
     const xd_request *r = f->j->r;
     int               passes = xd_job_passes(f->j, step);
     int               rows = keeps_rows(f->j);
-    int rescales = passes > 1 &&
-                   (rows || r->guidance.guidance_rescale > 0 || r->guidance.cfg_normalization > 0);
+    int limits = r->guidance.cfg_normalization > 0 && !f->j->ctx->model.recipe->may_keep_length;
+    int rescales = passes > 1 && (rows || limits || r->guidance.guidance_rescale > 0);
     if (rescales)
         add_up(f, unit, 0);
     leave_skipped(f, passes, p, 0);

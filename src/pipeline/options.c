@@ -169,8 +169,8 @@ static const xd_request_row rows[] = {
       .stored = XD_STORED_GIVEN },
     { { "cfg_normalization", XD_OPT_REAL, AT(guidance.cfg_normalization), 0, 1000, "1", "FACTOR",
         "limit of the guided prediction's norm: FACTOR times the norm of the prompt's prediction; "
-        "some models instead give each latent row the norm of the prompt's prediction (%s; 0: no "
-        "limit; default: the pipeline's)" },
+        "some models instead give each latent row or token the norm of the prompt's prediction "
+        "(%s; 0: no limit; default: the pipeline's)" },
       .families = XD_WORD_NORMALIZES,
       .about.section = GUIDANCE,
       .initial = -1,

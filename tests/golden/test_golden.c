@@ -354,7 +354,8 @@ static const char *const all[] = { "alpha",
                                    "qwen-edit-lora",
                                    "qwen-edit-mask",
                                    "qwen-layered",
-                                   "qwen-layered-one" };
+                                   "qwen-layered-one",
+                                   "qwen-layered-norm" };
 
 typedef struct run {
     xd_st      *st;

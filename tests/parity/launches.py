@@ -186,7 +186,7 @@ MODELS = [
     ("reference", "qwen-edit-plus", ["cfg", "text=511", "image=GOLDEN/qwen-edit/image.png"],
      "plain"),
     # and several layers of one image
-    ("reference", "qwen-layered", ["cfg", "text=77"], "image"),
+    ("reference", "qwen-layered", ["cfg", "text=77", "length=1"], "image"),
     # which attend only to one another, and are computed once
     ("reference", "flux2-kv", ["cfg", "text=29", "image=GOLDEN/flux2-kv/image.png"],
      "plain short sent"),

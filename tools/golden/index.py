@@ -81,7 +81,7 @@ SUITES = {
                        "qwen21-edit-one"),
     "qwen": {"forms": "qwen-forms"} | own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
     "qwen_control": own("qwen-control", "qwen-control-two", "qwen-control-mask"),
-    "qwen_layered": own("qwen-layered", "qwen-layered-one"),
+    "qwen_layered": own("qwen-layered", "qwen-layered-one", "qwen-layered-norm"),
     "qwen_edit": own("qwen-edit", "qwen-edit-plus", "qwen-edit-last", "qwen-edit-one",
                      "qwen-edit-lora", "qwen-edit-mask"),
     "caches": own("flux-cache", "flux-taylor", "flux-tea", "flux-db", "wan-cache", "wan-taylor",

@@ -151,6 +151,7 @@ static const xd_recipe layered = {
     .reference_area = 640 * 640,
     .reference_size = reference_size,
     .sized_by = XD_SIZED_BY_FIRST,
+    .may_keep_length = 1,
     .layers = 4,
     .describes = 1,
 };

@@ -1,4 +1,5 @@
-"""Qwen-Image-Layered: an image with alpha in three layers, with guidance; one without in one layer.
+"""Qwen-Image-Layered: an image with alpha in three layers, with guidance; one without in one layer;
+one in two layers, with cfg_normalize.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 area of the image is max_area's (resolution), as a tiny model has no use for 640 x 640 pixels.
@@ -32,6 +33,9 @@ RUNS = {
                          area=64 * 32, layers=3, steps=3, seed=41, negative=" ", true_cfg=4.0),
     "qwen-layered-one": dict(model="qwen-layered", prompt="a cyan triangle", size=(40, 47),
                              area=32 * 32, layers=1, steps=2, seed=42),
+    "qwen-layered-norm": dict(model="qwen-layered", prompt="a red ring", size=(40, 60), area=32 * 48,
+                              layers=2, steps=3, seed=43, negative="a star", true_cfg=5.0,
+                              normalize=True),
 }
 
 
@@ -109,6 +113,7 @@ def run(name, out_dir):
     module.calculate_dimensions = lambda area, ratio: plain(r["area"], ratio)
     images = pipe(image=give_image(r, d), prompt=r["prompt"], layers=r["layers"],
                   num_inference_steps=r["steps"], true_cfg_scale=r["true_cfg"], output_type="pt",
+                  cfg_normalize=r.get("normalize", False),
                   callback_on_step_end=keep,
                   generator=[torch.Generator("cpu").manual_seed(r["seed"])], **more).images
     module.calculate_dimensions = plain
@@ -120,7 +125,7 @@ def run(name, out_dir):
         "true_cfg_scale": r["true_cfg"], "seed": r["seed"], "num_images_per_prompt": 1,
         "images": 1, "max_sequence_length": 512, "scheduler": None, "tiling": False,
         "resolution_binning": False, "image": True, "max_area": r["area"],
-        "layers": r["layers"]}, out)
+        "layers": r["layers"]} | ({"cfg_normalization": 1.0} if "normalize" in r else {}), out)
     say_images(name, r | dict(width=wide, height=high), out, trail, 1)
 
 
