@@ -823,6 +823,47 @@ def controls(b):
         clean(b, address(s))
 
 
+def varied(b):
+    """A model with a prior: images to vary stand for the prompt, or beside it."""
+    for name in ("flux", "flux-redux"):
+        subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / name)],
+                       check=True, stdout=subprocess.DEVNULL)
+    image = ROOT / "tests" / "golden" / "flux-redux" / "redux.png"
+    with Server("--redux", str(T / "flux-redux"), model=str(T / "flux")) as s:
+        b.open(address(s))
+        b.wait("document.getElementById('model').options.length === 1")
+        fill(b, prompt="", num_inference_steps=1, width=32, height=32, seed=3)
+        b.click("#generate")
+        report(error_at(b, "prompt") and not b.run("document.getElementById('redux-slot').hidden"),
+               "neither a prompt nor an image to vary")
+        for n in (1, 2):
+            b.choose(image, "#redux-file")
+            b.wait(f"document.querySelectorAll('#redux-slot .thumbnail').length === {n}")
+            b.click("#generate")
+            report(made(b, n), f"{n} of the images to vary", b.run(STATES), b.run(ALERT))
+        clean(b, address(s))
+
+
+def layers(b):
+    """A model that separates an image: the number of layers, each of which is a result."""
+    model = T / "qwen-layered"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "qwen-layered"), str(model)],
+                   check=True, stdout=subprocess.DEVNULL)
+    with Server("--max_area", "2048", model=str(model)) as s:
+        b.open(address(s))
+        b.wait("document.getElementById('model').options.length === 1")
+        report(value(b, "layers") == "4" and not b.run(
+            "document.getElementById('layers-row').hidden"), "a field of its layers")
+        fill(b, prompt="a star", num_inference_steps=2, layers=2)
+        b.choose(model / "image.png", "#start-file")
+        b.wait(GIVEN)
+        b.click("#generate")
+        report(made(b, 2), "two layers", b.run(STATES), b.run(ALERT))
+        shown = text_of(b, NEWEST + " dl")
+        report("Layers2" in (shown or ""), "with their number", shown)
+        clean(b, address(s))
+
+
 def ended(b, s):
     """The server ends while a request runs, and is not there for the next one."""
     fill(b, prompt=PROMPT, num_inference_steps=1000, width=256, height=256)
@@ -877,6 +918,10 @@ def main():
         key(b)
     with browser.Browser(T / "profile3") as b:
         controls(b)
+    with browser.Browser(T / "profile4") as b:
+        varied(b)
+    with browser.Browser(T / "profile5") as b:
+        layers(b)
     end()
 
 

@@ -11,7 +11,7 @@ import { loadForm, saveForm } from './store.js';
 const form = byId('form');
 const common = ['prompt', 'negative_prompt', 'seed', 'n'];
 const own = ['width', 'height', 'num_inference_steps', 'guidance_scale', 'num_frames', 'fps',
-             'strength', 'scheduler', 'conditioning_scale', 'control_mode'];
+             'strength', 'scheduler', 'conditioning_scale', 'control_mode', 'layers'];
 const mostPreviews = 10;        /* of an image                                                 */
 
 let models = [];                /* of GET /v1/models                                           */
@@ -82,6 +82,7 @@ export function showModel() {
                   ...shapeBlob(modelNow()) && { width: '', height: '' } };
   showFor('.for-image', makes === 'image');
   showFor('.for-video', makes === 'video');
+  showFor('#layers-row', defaults.layers);
   for (const name of own) {
     form.elements[name].placeholder = defaults[name];
     form.elements[name].value = (kept.models[form.model.value] || fresh)[name] ?? '';
@@ -224,7 +225,8 @@ export function readForm() {
   if (form.negative_prompt.value)
     fields.negative_prompt = form.negative_prompt.value;
   for (const name of ['width', 'height', 'num_inference_steps',
-                      ...video ? ['num_frames', 'fps'] : ['n']])
+                      ...video ? ['num_frames', 'fps'] : ['n'],
+                      ...modelNow().defaults.layers ? ['layers'] : []])
     addNumber(fields, name, form.elements[name].value);
   addNumber(fields, guidanceName(), form.guidance_scale.value);
   addNumber(fields, 'seed', form.seed.value.trim());

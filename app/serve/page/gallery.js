@@ -12,7 +12,7 @@ const labels = {
   model: 'Model', negative_prompt: 'Negative prompt', num_inference_steps: 'Steps',
   guidance_scale: 'Guidance', true_cfg_scale: 'True guidance', scheduler: 'Sampler',
   strength: 'Strength', conditioning_scale: 'Control scale', control_mode: 'Kind of control',
-  num_frames: 'Frames', fps: 'Frames per second',
+  num_frames: 'Frames', fps: 'Frames per second', layers: 'Layers',
 };
 
 /* All results on the page, in order. */

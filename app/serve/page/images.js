@@ -1,6 +1,6 @@
 /* images.js - input images of a request: the start image with its mask, the last frame of a video,
- * control images, the control video with its mask, and reference images. They are saved across
- * a reload. */
+ * control images, the control video with its mask, reference images, and images that a prior varies
+ * (redux). They are saved across a reload. */
 import { byId, icon, iconButton, make, news } from './dom.js';
 import { clearErrors } from './errors.js';
 import { editMask } from './mask.js';
@@ -10,7 +10,7 @@ import { loadImages, saveImages } from './store.js';
 const mostSide = 8192;          /* of an image: a browser draws no larger ones                 */
 const readable = ['image/png', 'image/jpeg', 'image/webp'];
 const given = { start: undefined, mask: undefined, last: undefined, control: [],
-                video: undefined, area: undefined, more: [] };
+                video: undefined, area: undefined, more: [], redux: [] };
 const form = byId('form');
 let model = { takes: [], images: 0, needs: [] };
 
@@ -70,8 +70,8 @@ const controlsOf = (of) => given.control.slice(0, mostControls(of));
 /* Adds an image to a slot, or replaces the image in it. */
 export async function giveImage(place, file) {
   const blob = ['video', 'area'].includes(place) ? file : await readImage(file);
-  if (place === 'more') {
-    await put('more', [...given.more, blob]);
+  if (place === 'more' || place === 'redux') {
+    await put(place, [...given[place], blob]);
   } else if (place === 'control') {
     await put('control', [...controlsOf(model).slice(0, mostControls(model) - 1), blob]);
   } else {
@@ -89,9 +89,13 @@ export async function openMask() {
 }
 
 /* Returns the files of a request by field name; without a start image there are at most control
- * images. */
+ * images and images to vary. */
 export function givenFiles(of) {
-  const { makes, takes, images } = of;
+  const varied = of.takes.includes('redux_image') && given.redux.length;
+  return { ...filesBeside(of), ...varied && { redux_image: given.redux } };
+}
+
+function filesBeside({ makes, takes, images }) {
   const { start, mask, last, more } = given;
   const shaping = takes.includes('control_image') && given.control.length
     ? { control_image: controlsOf(of) }
@@ -182,6 +186,8 @@ export function showImages(of) {
   byId('start').hidden = !shows('image');
   byId('last-slot').hidden = !shows('last_image');
   byId('control-slot').hidden = !shows('control_image');
+  byId('redux-slot').hidden = !shows('redux_image');
+  byId('prompt').required = !shows('redux_image') || !given.redux.length;
   byId('video-slot').hidden = !shows('control_video');
   byId('area-slot').hidden = !shows('control_video') || !shows('mask_image') || !video;
   byId('more-slot').hidden = !(model.images > 1);
@@ -203,6 +209,8 @@ export function showImages(of) {
   showSlot('control-slot', controls.map((blob, i) => thumbnail(blob, mostControls(model) > 1
     ? `control image ${i + 1}` : 'the control image', removeFrom('control', 'control-file',
     () => given.control.filter((b) => b !== blob)))));
+  showSlot('redux-slot', given.redux.map((blob, i) => thumbnail(blob, `image ${i + 1} to vary`,
+    removeFrom('redux', 'redux-file', () => given.redux.filter((b) => b !== blob)))));
   showSlot('video-slot', video ? [thumbnail(video, 'the control video',
                                             removeFrom('video', 'video-file'))] : []);
   showSlot('area-slot', area ? [thumbnail(area, 'the mask of the control video',
@@ -222,6 +230,8 @@ export function places() {
     found.push(['last', 'End with it']);
   if (model.takes.includes('control_image'))
     found.push(['control', 'Follow it']);
+  if (model.takes.includes('redux_image'))
+    found.push(['redux', 'Vary it']);
   return found;
 }
 
@@ -229,6 +239,7 @@ export function places() {
 export async function beginImages(fail) {
   for (const [id, place] of [['start-file', 'start'], ['last-file', 'last'],
                              ['control-file', 'control'], ['video-file', 'video'],
+                             ['redux-file', 'redux'],
                              ['area-file', 'area'], ['more-files', 'more']])
     byId(id).addEventListener('change', async (event) => {
       clearErrors(event.target);

@@ -90,7 +90,7 @@ export function ownParameters(json) {
     prompt: 'prompt', negative_prompt: 'negative_prompt', seed: 'seed',
     steps: 'num_inference_steps', guidance_scale: 'guidance_scale',
     true_cfg_scale: 'true_cfg_scale', width: 'width', height: 'height', strength: 'strength',
-    num_frames: 'num_frames', fps: 'fps', sampler: 'scheduler',
+    num_frames: 'num_frames', fps: 'fps', sampler: 'scheduler', layers: 'layers',
   };
   for (const [from, to] of Object.entries(names))
     if (json[from] !== undefined)
