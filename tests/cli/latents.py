@@ -117,7 +117,8 @@ def refused():
     for what, file, text in (
             ("another size", save([1, 4, 10, 14], noise, "npy", name="turned"),
              r"has the shape [1,4,10,14], but 1 images of 40 x 56 pixels need [1,4,14,10]"),
-            ("packed latents", save([1, 35, 16], noise, "safetensors", name="packed"), "need [1,4,14,10]"),
+            ("packed latents", save([1, 35, 16], noise, "safetensors", name="packed"),
+             "need [1,4,14,10]"),
             ("a number that is none", save([1, *shape], (*noise[:-1], float("nan")), "safetensors"),
              f"number {n - 1} of"),
             ("a file that is cut", save([2, *shape], noise, "npy"), "not the 4480 of its shape"),
