@@ -34,8 +34,8 @@ RUNS = {
     "qwen-layered-one": dict(model="qwen-layered", prompt="a cyan triangle", size=(40, 47),
                              area=32 * 32, layers=1, steps=2, seed=42),
     "qwen-layered-norm": dict(model="qwen-layered", prompt="a red ring", size=(40, 60),
-                              area=32 * 48, layers=2, steps=3, seed=43, negative="a star", true_cfg=5.0,
-                              normalize=True),
+                              area=32 * 48, layers=2, steps=3, seed=43, negative="a star",
+                              true_cfg=5.0, normalize=True),
 }
 
 
