@@ -374,13 +374,13 @@ class Pipeline:
         list of them; the prompt may be missing. control_video: a path, an array, or a list of
         frames; mask_image of such a video likewise. conditions: images and videos at frames of the
         result, a list of dicts, or of objects such as diffusers' LTXVideoCondition, with `image` or
-        `video`, `frame_index` (0) and `strength` (1). diffusers' names video, mask and
-        reference_images stand for control_video, mask_image and image. output_type: "pil", "np",
-        "uint8", "pt" or "latent". callback_on_step_end(pipe, step, timestep, values) is called
-        after every step; `values` has "latents" if callback_on_step_end_tensor_inputs names it. If
-        it returns a dict with "latents", the next step uses them. An exception in it, or
-        pipe._interrupt = True, stops the call. on_preview(image, step, steps) gets a small PIL
-        image after every step.
+        `video`, `frame_index` (0) and `strength` (1), or as LTX2VideoCondition, with `frames`,
+        `index` and `strength`. diffusers' names video, mask and reference_images stand for
+        control_video, mask_image and image. output_type: "pil", "np", "uint8", "pt" or "latent".
+        callback_on_step_end(pipe, step, timestep, values) is called after every step; `values` has
+        "latents" if callback_on_step_end_tensor_inputs names it. If it returns a dict with
+        "latents", the next step uses them. An exception in it, or pipe._interrupt = True, stops the
+        call. on_preview(image, step, steps) gets a small PIL image after every step.
         """
         if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
             raise InvalidRequest("callback_on_step_end_tensor_inputs may only contain latents, not "
@@ -630,11 +630,25 @@ def _set_conditions(how: dict[str, Any], conditions: Any) -> None:
             raise InvalidRequest(f"conditions and {name} are given; use one of them")
     if not isinstance(conditions, (list, tuple)):
         conditions = [conditions]
-    images, indices, strengths = [], [], []
+    images, indices, strengths, last = [], [], [], []
     for i, c in enumerate(conditions):
-        image, video, index, strength = (
+        image, video, index, strength, frames, latent = (
             c.get(name) if isinstance(c, dict) else getattr(c, name, None)
-            for name in ("image", "video", "frame_index", "strength"))
+            for name in ("image", "video", "frame_index", "strength", "frames", "index"))
+        if image is None and video is None:
+            image = frames
+        if index is None and latent is not None:
+            # index of a latent frame, of which those after the first stand for eight frames
+            index = max(0, 8 * latent - 7)
+        if latent == -1 and index == 0:
+            if last or how.get("last_image") is not None:
+                raise InvalidRequest(f"condition {i + 1} is another last image; give one")
+            how["last_image"] = image
+            last.append(1 if strength is None else strength)
+            continue
+        if latent is not None and latent < 0:
+            raise InvalidRequest(f"condition {i + 1} has index {latent}; only -1, the last one, is "
+                                 "counted from the end: give a positive index")
         if (image is None) == (video is None):
             raise InvalidRequest(f"condition {i + 1} has {'no' if image is None else 'both an'} "
                                  f"image {'or' if image is None else 'and a'} video; give one")
@@ -642,7 +656,9 @@ def _set_conditions(how: dict[str, Any], conditions: Any) -> None:
         indices.append(index or 0)
         strengths.append(1 if strength is None else strength)
     if images:
-        how.update(image=images, frame_index=indices, condition_strength=strengths)
+        how.update(image=images, frame_index=indices)
+    if images or last:
+        how["condition_strength"] = strengths + last
 
 
 def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:

@@ -39,8 +39,9 @@ typedef struct xd_input {
     /* [grid[0]] timesteps of the tokens of each frame; NULL: all tokens after the first `held` ones
      * have the timestep t */
     const float   *frame_t;
-    /* [grid[0]] times of the frames in seconds; NULL: multiples of step[0] */
-    const double  *frame_s;
+    /* [grid[0]] frames of the video for which each latent frame stands; NULL: those of the model's
+     * autoencoder, in order */
+    const xd_span *frame_spans;
     double         guidance; /* distilled guidance scale, or NaN */
     /* [hints] factors by which outputs of a control stream or side networks (hints) are multiplied;
      * NULL: all are 1 */

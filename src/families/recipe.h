@@ -161,6 +161,11 @@ typedef enum xd_image_role {
      * frames and are not decoded. The other latent frames of the image or video are mixed with the
      * generated video's latent frames. Fixed frames have lower timesteps than other frames. */
     XD_ROLE_CONDITIONS,
+    /* As XD_ROLE_CONDITIONS, but all latent frames of an image or video that is not given for frame
+     * 0 become additional latent frames, and the latents are the mean of the VAE's Gaussian. In all
+     * steps, a given latent frame of strength s has 1 - s times the noise of the other latent
+     * frames. */
+    XD_ROLE_KEYFRAMES,
     XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
 
@@ -285,6 +290,9 @@ typedef struct xd_recipe {
      * `fps`. */
     double        pairs_fps;
     xd_image_role role; /* role of the request's image in the pipeline */
+    /* Way in which the pipeline uses images in requests with several images, with a last image, or
+     * with positions or strengths of images. XD_ROLE_START: as in other requests. */
+    xd_image_role placed;
     /* Recipe that is used if a LoRA file adds input channels for a control image to the
      * transformer; NULL: such LoRA files are refused. */
     const struct xd_recipe *with_control_lora;

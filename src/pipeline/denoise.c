@@ -369,6 +369,8 @@ static void open_tensors(xd_denoise *f)
     if (xd_role_conditions_noise(f->j) > 0) {
         f->given = xd_new_f32(x, ends ? n : 0, f->j->features);
         f->given_noise = xd_new_f32(x, ends ? n : 0, f->j->features);
+    } else if (xd_role_conditions_blends(f->j)) {
+        f->given = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     }
     if (xd_preview_asked(f->j))
         f->clean = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
@@ -768,7 +770,7 @@ static void run_piece(xd_denoise *f, piece w)
                          .next = j->next_time ? j->next_time + w.step : NULL,
                          .held = j->held,
                          .frame_t = f->frame_t,
-                         .frame_s = j->frame_s,
+                         .frame_spans = j->frame_spans,
                          .guidance = j->distilled,
                          .hint_scales = scales_of(f, w.step),
                          .modes = j->modes };
@@ -922,6 +924,7 @@ static void run_sampler(xd_denoise *f, int step, int unit)
         xd_denoise_guide_streams(f, step, unit);
     else
         xd_denoise_guide(f, step, unit, p);
+    xd_denoise_blend(f, step, unit);
     if (stage_count(f) > 1)
         latents_sent(f, unit);
     xd_denoise_add_noise(f, step, unit);

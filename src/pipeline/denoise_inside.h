@@ -44,6 +44,9 @@ void          xd_denoise_set_times(xd_denoise *f, int step);
 /* Adds this step's noise to the tokens of given frames in f->lat, for patch `unit`. A second call
  * of xd_denoise_add_noise for one step and patch has no effect. */
 void          xd_denoise_add_noise(xd_denoise *f, int step, int unit);
+/* Replaces the predictions of given frames with strengths s between 0 and 1 by those of (1 - s)
+ * times the predicted and s times the given clean latents. */
+void          xd_denoise_blend(xd_denoise *f, int step, int unit);
 /* Converts the latents `lat` [t,C,h,w] to tokens, and copies this rank's tokens to the tensor `to`
  * on the device; overwrites f->rows and f->mine. */
 void          xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);

@@ -109,6 +109,12 @@ void xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat)
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
 }
 
+/* Returns 1 if the pipeline draws the initial noise in the order of tokens. */
+static int draws_tokens(const xd_job *j)
+{
+    return j->role->keyframes;
+}
+
 /* Copies latents of audio [C,t,m] to tokens [t,F], or back. Features after the C m of a token are
  * zeros. */
 static void copy_audio(const xd_job *j, float *lat, float *tokens, int to_tokens)
@@ -120,6 +126,21 @@ static void copy_audio(const xd_job *j, float *lat, float *tokens, int to_tokens
     xd_comm_copy(v[to_tokens], v[!to_tokens]);
 }
 
+/* Draws noise [C,t,m] for the latents of audio or, if the pipeline draws it in the order of tokens,
+ * [t,C m]; writes [C,t,m] to f->whole. */
+static void draw_audio_numbers(xd_denoise *f)
+{
+    const xd_job *j = f->j;
+    if (!draws_tokens(j)) {
+        xd_rng_normal(&f->rng, f->whole, j->audio_numbers);
+        return;
+    }
+    xd_tensor from = xd_view(f->rows, XD_F32, 3, j->audio);
+    from.s[0] = j->audio[2], from.s[1] = j->audio[0] * j->audio[2];
+    xd_rng_normal(&f->rng, f->rows, j->audio_numbers);
+    xd_comm_copy(xd_view(f->whole, XD_F32, 3, j->audio), from);
+}
+
 /* Draws noise for the latents of audio, which are drawn after those of the video, and copies this
  * rank's tokens to the tensor `to`. */
 static void draw_audio(xd_denoise *f, xd_tensor to, const char *name)
@@ -127,7 +148,7 @@ static void draw_audio(xd_denoise *f, xd_tensor to, const char *name)
     const xd_job *j = f->j;
     if (!j->audio_numbers || !xd_ok(&f->x))
         return;
-    xd_rng_normal(&f->rng, f->whole, j->audio_numbers);
+    draw_audio_numbers(f);
     if (name)
         xd_callback_tensor(j, name, 0, 3, j->audio, f->whole);
     copy_audio(j, f->whole, f->rows, 1);
@@ -314,6 +335,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
         if (xd_ok(&f->x)) {
             xd_rng_open(&f->rng, j->r->noise.rng, seed);
             xd_denoise_start_conditions(f, xd_given_noise_of(j, image));
+            draw_audio(f, f->lat, "audio_noise");
         }
         return;
     }
@@ -363,7 +385,7 @@ void xd_denoise_draw(xd_denoise *f, int step)
     int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
     if (xd_counting(&f->x) || !xd_ok(&f->x))
         return;
-    if (f->given.nd) {
+    if (f->given_noise.nd) {
         xd_rng_normal(&f->rng, f->rows, j->numbers);
         set_own_rows(f, f->given_noise, &(packing){ j->features, f->rows, f->mine });
     }

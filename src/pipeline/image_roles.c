@@ -50,6 +50,10 @@ static const xd_role_row rows[] = {
     [XD_ROLE_CONDITIONS] = { .conditions = 1,
                              .read = xd_role_conditions_read,
                              .encode = xd_role_conditions_encode },
+    [XD_ROLE_KEYFRAMES] = { .conditions = 1,
+                            .keyframes = 1,
+                            .read = xd_role_conditions_read,
+                            .encode = xd_role_conditions_encode },
     [XD_ROLE_REFERENCES] = { .needs = "an image to edit",
                              .keeps = 1,
                              .tokens = 1,
@@ -93,6 +97,19 @@ const xd_role_row *xd_role_of_model(const xd_model *m, int masked)
     if (masked && (xd_dit_fills(d, XD_FILL_IMAGE) || xd_dit_fills(d, XD_FILL_CONTROL)))
         return &filled;
     return d->sides ? &sided : xd_role_of(m->recipe, masked);
+}
+
+/* Returns 1 if a request places images at frames, or has more than a first frame. */
+static int places_images(const xd_request *r)
+{
+    return r->images.nmore_images || xd_job_has_last(r) || r->images.frame_index ||
+           r->images.condition_strength;
+}
+
+const xd_role_row *xd_role_of_request(const xd_model *m, const xd_request *r)
+{
+    return m->recipe->placed && places_images(r) ? &rows[m->recipe->placed]
+                                                 : xd_role_of_model(m, xd_job_has_mask(r));
 }
 
 int xd_role_drop_images(const xd_role_row *role, xd_request *r)
@@ -140,7 +157,7 @@ void xd_role_close(xd_job *j)
                                &j->start_moments,  &j->last_image,      &j->condition,
                                &j->encoder_pixels, &j->ref_tokens,      &j->part_pixels[0],
                                &j->part_pixels[1], &j->part_moments[0], &j->part_moments[1] };
-    free(j->frame_s), j->frame_s = NULL;
+    free(j->frame_spans), j->frame_spans = NULL;
     free(j->frame_strength), j->frame_strength = NULL;
     uint8_t **const bytes[] = { &j->mask, &j->paste.rgb, &j->paste.grey, &j->levels };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)

@@ -26,6 +26,7 @@ typedef struct xd_role_row {
     int         reads_video; /* 1: the VAE encodes a video in which the images are frames */
     /* 1: the images or videos are frames of the result that the request fixes */
     int         conditions;
+    int         keyframes; /* 1: the rules of XD_ROLE_KEYFRAMES (with `conditions`) */
     int         tokens; /* 1: the transformer reads the images as additional tokens */
     /* Function that reads and resizes the request's images on rank 0. If `read` is NULL, requests
      * with images are refused. */
@@ -46,6 +47,8 @@ const xd_role_row *xd_role_of(const xd_recipe *p, int masked);
 /* Returns the table row of an open model. If the transformer has side networks (such as a
  * ControlNet), this row differs from the row of the pipeline without side networks. */
 const xd_role_row *xd_role_of_model(const xd_model *m, int masked);
+/* Returns the table row for a request to an open model. */
+const xd_role_row *xd_role_of_request(const xd_model *m, const xd_request *r);
 /* Removes the images from the request `r` if they change neither the transformer's tokens nor the
  * number of frames; the time can then be predicted without reading images. Returns 1 if images were
  * removed from the request. */
@@ -93,6 +96,13 @@ void               xd_role_conditions_take(xd_context *ctx, const xd_request *r)
 int  xd_role_conditions_draw(const xd_job *j, xd_rng *g, float *noise, float *samples[XD_MAXREFS]);
 /* Mixes the sampled latents of the given images into the video's initial noise [t,C,h,w]. */
 void xd_role_conditions_mix(const xd_job *j, float *const samples[XD_MAXREFS], float *noise);
+/* Writes the latents of the given images to their frames of `latents` [t,C,h,w]. */
+void xd_role_conditions_clean(const xd_job *j, float *latents);
+/* Mixes noise with latents, both [t,C,h,w], by the rules of XD_ROLE_KEYFRAMES. */
+void xd_role_conditions_mix_clean(const xd_job *j, const float *latents, float *noise);
+/* Returns 1 if clean latents of given frames are mixed with the predictions of each step, because
+ * the strength of a frame is between 0 and 1. */
+int  xd_role_conditions_blends(const xd_job *j);
 /* Returns the standard deviation of the noise that steps add to given frames, or 0 if steps add no
  * noise. */
 double    xd_role_conditions_noise(const xd_job *j);

@@ -37,7 +37,7 @@ static int starts_from_image(const xd_job *j)
 
 int xd_job_encodes(const xd_job *j)
 {
-    return xd_job_has_image(j->r) || xd_job_has_control(j->r) || j->parts > 0;
+    return xd_job_has_image(j->r) || xd_job_has_control(j->r) || j->parts > 0 || j->nconditions > 0;
 }
 
 int xd_job_begins_with_vae(const xd_job *j)
@@ -477,7 +477,7 @@ xd_status xd_job_open_pass(xd_job *j, xd_err *e)
 {
     xd_context       *ctx = j->ctx;
     const xd_request *r = j->r;
-    j->role = xd_role_of_model(&ctx->model, xd_job_has_mask(r));
+    j->role = xd_role_of_request(&ctx->model, r);
     j->start_s = xd_now_s();
     if (r->nprompts < 1 || !r->prompts)
         return xd_fail(e, XD_EINVAL, "the request has no prompt");

@@ -239,9 +239,9 @@ typedef struct xd_job {
     /* Input images and videos that fix frames of the generated video (role_conditions.c). */
     xd_condition   conditions[XD_MAXREFS];
     int            nconditions;
-    /* [t] time in seconds, and strength, of each latent frame; NULL if the model's videos cannot
-     * have given frames */
-    double        *frame_s;
+    /* [t] frames of the video for which each latent frame stands, and strength of each latent
+     * frame; NULL if the request has no images that are given frames */
+    xd_span       *frame_spans;
     float         *frame_strength;
     /* Weights of the images that the image prior reads (prior.h). */
     double         prior_scale[XD_MAXREFS], prior_pooled_scale[XD_MAXREFS];

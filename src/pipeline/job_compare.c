@@ -73,7 +73,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
                                xd_job_images(r),
                                { sized.height, sized.width },
                                { 0 } };
-    if (xd_role_of(ctx->model.recipe, 0)->conditions && !ctx->world.idle &&
+    if (xd_role_of_request(&ctx->model, r)->conditions && !ctx->world.idle &&
         ctx->world.used->rank == 0)
         xd_role_conditions_count(r, agreed->frames);
     if (ctx->world.idle || ctx->world.used->size == 1)

@@ -310,7 +310,7 @@ static const xd_request_row rows[] = {
         "SCALE",
         "noise that a step adds to given frames, relative to the squared noise level; only for "
         "strength 1 (%s; default: the pipeline's)" },
-      .families = XD_WORD_CONDITIONS,
+      .families = XD_WORD_ADDS_NOISE,
       .about.section = IMAGES,
       .initial = -1,
       .stored = XD_STORED_GIVEN },

@@ -76,11 +76,13 @@ static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to, int channels)
+void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to, int channels, int up)
 {
     int64_t ih = from.rows, iw = from.cols, oh = to.rows, ow = to.cols;
     double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
-    int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
+    double  sides[2] = { (double)ih * ratio, (double)iw * ratio };
+    int64_t rh = (int64_t)(up ? ceil(sides[0]) : sides[0]);
+    int64_t rw = (int64_t)(up ? ceil(sides[1]) : sides[1]);
     rh = rh < oh ? oh : rh; /* rounding down may make the resized image smaller than the output */
     rw = rw < ow ? ow : rw;
     fit f = { rgb,

@@ -248,7 +248,7 @@ void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p
     float   *rgb = malloc((size_t)n * sizeof *rgb);
     uint8_t *pixels = NULL;
     if (image && rgb) {
-        xd_pixels_fit(image, from, rgb, to, 3);
+        xd_pixels_fit(image, from, rgb, to, 3, 0);
         pixels = xd_pixels_quantize(rgb, n, NULL);
     }
     if (pixels) {

@@ -16,6 +16,8 @@ xd_status xd_role_frames_check(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     int              last = xd_job_has_last(j->r), n = xd_encoder_images_read(j);
+    if (j->role->keyframes)
+        return XD_OK;
     if (last && !j->role->reads_video)
         return xd_fail(e, XD_EINVAL,
                        "last_image is for models with a last frame as input (%s); "

@@ -365,7 +365,7 @@ static xd_status fit_size(const xd_job *j, float **rgb, xd_err *e)
     if (!out)
         return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to.cols,
                        (long long)to.rows);
-    xd_pixels_fit(*rgb, from, out, to, j->channels);
+    xd_pixels_fit(*rgb, from, out, to, j->channels, 0);
     free(*rgb);
     *rgb = out;
     return XD_OK;

@@ -90,7 +90,7 @@ static void copy_request(chooser *c)
     xd_request_init(&c->r);
     if (c->a->plan_for)
         c->r = *c->a->plan_for;
-    const xd_role_row *role = xd_role_of_model(&c->ctx->model, xd_job_has_mask(&c->r));
+    const xd_role_row *role = xd_role_of_request(&c->ctx->model, &c->r);
     if (xd_job_has_image(&c->r) && role->starts && !role->tokens) {
         double share = c->r.images.strength > 0 ? c->r.images.strength : 0.6;
         int    usual = xd_model_usual(&c->ctx->model, 1, xd_job_has_mask(&c->r)).steps;

@@ -36,7 +36,8 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
     xd_buf_add(b, "\"takes\": [");
     add_word(b, &n, reads, "image");
     add_word(b, &n, xd_recipe_inpaints(p) || role->reads_control_video, "mask_image");
-    add_word(b, &n, role->reads_video && frames_read(m) != 1, "last_image");
+    add_word(b, &n, (role->reads_video && frames_read(m) != 1) || p->placed == XD_ROLE_KEYFRAMES,
+             "last_image");
     add_word(b, &n, role->reads_control, "control_image");
     add_word(b, &n, role->reads_control_video, "control_video");
     add_word(b, &n, m->prior != NULL, "redux_image");

@@ -96,7 +96,7 @@ static void set_request(xd_plans *p)
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
     xd_role_conditions_take(&p->g->ctx, &p->r);
-    xd_role_drop_images(xd_role_of_model(&p->g->ctx.model, xd_job_has_mask(&p->r)), &p->r);
+    xd_role_drop_images(xd_role_of_request(&p->g->ctx.model, &p->r), &p->r);
 }
 
 /* Sets p->device to the device whose kernels determine the memory sizes: the device named in the

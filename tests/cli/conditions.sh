@@ -20,7 +20,7 @@ no() {
 differs() { check "$1" sh -c "! cmp -s '$T/x.rgb' '$T/plain'"; }
 
 for flag in frame_index condition_strength image_cond_noise_scale; do
-    no "$flag of a model without given frames" "$flag is for models such as LTX-Video; ltx has no" \
+    no "$flag of a model without given frames" "$flag is for .*LTX-Video.*; ltx has no" \
         ltx --image "$IMAGE" --$flag 0.5
 done
 no "no image" 'frame_index is for given images: add --image' ltx-cond --frame_index 8
@@ -64,6 +64,23 @@ cp "$T/x.rgb" "$T/plain"
 film ltx-cond --image "$IMAGE" --frame_index 8 --condition_strength 0.5
 check "of either name" cmp "$T/x.rgb" "$T/plain"
 
+# Keyframes: all latent frames of what is given behind frame 0 come before the video's.
+rm -f "$T/x.rgb"
+no "noise of keyframes" 'image_cond_noise_scale is set, but steps of ltx2 add no noise' \
+    ltx2 --image "$IMAGE" --frame_index 9 --image_cond_noise_scale 0.1
+no "the end of one frame" 'last_image is given, but the video has one frame' \
+    ltx2 --last_image "$IMAGE" --num_frames 1
+no "too few strengths" 'condition_strength has 3 numbers, but 2 images are given' \
+    ltx2 --image "$IMAGE" --last_image "$IMAGE" --condition_strength 1,1,1
+film ltx2 --last_image "$IMAGE" --no_audio
+check "a last image alone" [ "$rc" = 0 ]
+check "adds no frame" [ "$(wc -c <"$T/x.rgb")" = $((17 * 64 * 64 * 3)) ]
+cp "$T/x.rgb" "$T/plain"
+film ltx2 --image "$IMAGE" --frame_index 9 --no_audio
+check "is at the last latent frame" cmp "$T/x.rgb" "$T/plain"
+film ltx2 --image "$VIDEO" --frame_index 9 --no_audio
+differs "a video is not"
+
 # What is planned counts the frames of videos: from frame 8 on, nine of them are two latent frames.
 planned() {
     to=$1
@@ -72,7 +89,8 @@ planned() {
         --frame_index 8 --json "$@"
     check "a plan" [ "$rc" = 0 ]
     printf '%s' "$out" | python3 -c 'import json, sys
-print(*(json.load(sys.stdin)["plans"][0]["rank"][0][k] for k in ("transformer_tmp", "vae_tmp")))' \
+rank = json.load(sys.stdin)["plans"][0]["rank"][0]
+print(rank["transformer_tmp"], rank["vae_tmp"])' \
         >"$to"
 }
 planned "$T/image" --image "$IMAGE"

@@ -88,6 +88,9 @@ FEATURES = {
                        "mask=GOLDEN/vace/mask", "influence=1.3"], ("f32", "bf16", "int8")),
     "given": ("image", ["image=GOLDEN/{m}/image.png", "film=GOLDEN/{m}/video", "at=0,8",
                         "shares=1,0.6", "frames=25"], ("f32", "bf16", "int8")),
+    "placed": ("image", ["image=GOLDEN/ltx2-cond/image.png", "film=GOLDEN/ltx2-cond/video",
+                         "last=GOLDEN/ltx2-cond/last.png", "at=0,5", "shares=0.9,0.6,1",
+                         "frames=25"], ("f32", "bf16", "int8")),
     "twice": ("image", ["image=GOLDEN/{m}/image.png", "film=GOLDEN/{m}/image_2.png", "at=0,8",
                         "shares=1,0.6", "upsampler=GOLDEN/{m}/latent_upsampler", "strength=0.8"],
               ("f32", "bf16")),
@@ -204,10 +207,10 @@ MODELS = [
     ("turned", "ltx-up", LTX[:3] + ["size=64x192", "frames=9"], "twice larger"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
     # and beside tokens of audio, to which those of the video attend, and the other way round
-    ("beside", "ltx2", LTX2, "plain sent far window rescale"),
+    ("beside", "ltx2", LTX2, "plain sent far window rescale placed"),
     ("beside", "ltx2-five", LTX2, "plain"),
     # with a pass in which a block's attention is perturbed
-    ("beside", "ltx23", LTX2, "perturbed sent first"),
+    ("beside", "ltx23", LTX2, "perturbed sent first placed"),
     # in one sequence with tokens of audio
     ("sounding", "minimaxh3", H3, "plain sent far window"),
     ("sounding", "minimaxh3-five", ["cfg", "text=13", "video", "size=64x96", "frames=8"], "plain"),

@@ -69,7 +69,7 @@ SUITES = {
                   "audio": "minimaxh3-audio"} | own("minimaxh3", "minimaxh3-five"),
     "ltx2": {"forms": "ltx2-forms", "connectors": "ltx2-connectors",
              "audio": "ltx2-audio"} | own("ltx2", "ltx2-five", "ltx2-apart", "ltx23",
-                                            "ltx23-i2v"),
+                                            "ltx23-i2v", "ltx2-cond", "ltx23-last"),
     "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),
     "wan22": own("wan22", "wan22-two", "wan22-one", "wan22-low", "wan22-lora", "wan22-i2v",
                      "wan-ti2v", "wan-ti2v-text"),

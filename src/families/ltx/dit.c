@@ -222,8 +222,9 @@ static void set_fractions(const angles *t, int64_t at, float f[AXES])
         double step = t->in->step[i] > 0         ? t->in->step[i]
                       : i == 0 && t->in->fps > 0 ? usual_frames / t->in->fps
                                                  : usual[i];
-        float  p = i == 0 && t->in->frame_s ? (float)t->in->frame_s[pos[0]]
-                                            : (float)pos[i] * (float)step;
+        float  p = i == 0 && t->in->frame_spans
+                       ? (float)((double)t->in->frame_spans[pos[0]].start / t->in->fps)
+                       : (float)pos[i] * (float)step;
         f[i] = p / whole[i] * 2 - 1;
     }
 }

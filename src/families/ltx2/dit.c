@@ -454,6 +454,12 @@ static float middle_of(int64_t i, int64_t scale, int64_t causal, float rate, flo
     return (from + to) / 2;
 }
 
+/* Returns the middle of frames in seconds. */
+static float middle_of_frames(xd_span frames, float fps)
+{
+    return ((float)frames.start / fps + (float)(frames.start + frames.n) / fps) / 2;
+}
+
 /* Computes the fractions of a token's position, -1 to 1, in f32 like diffusers'
  * LTX2AudioVideoRotaryPosEmbed. */
 static void set_fractions(const void *ctx, int64_t row_of_rank, float f[XD_WIDE_AXES])
@@ -470,7 +476,9 @@ static void set_fractions(const void *ctx, int64_t row_of_rank, float f[XD_WIDE_
     }
     int64_t frame = at / (grid[1] * grid[2]);
     float   row = (float)(at / grid[2] % grid[1]) + 0.5f, col = (float)(at % grid[2]) + 0.5f;
-    f[0] = middle_of(frame, c->cell.v[0], c->causal, fps, 1) / whole * 2 - 1;
+    float   middle = t->in->frame_spans ? middle_of_frames(t->in->frame_spans[frame], fps)
+                                        : middle_of(frame, c->cell.v[0], c->causal, fps, 1);
+    f[0] = middle / whole * 2 - 1;
     f[1] = row * (float)c->cell.v[1] / (float)c->height * 2 - 1;
     f[2] = col * (float)c->cell.v[2] / (float)c->width * 2 - 1;
 }

@@ -5,12 +5,13 @@
 extern const xd_dit xd_dit_ltx2;
 
 /* This recipe has the text encoder, defaults and rules of diffusers' LTX2Pipeline.__call__. With an
- * image, it has those of LTX2ImageToVideoPipeline.__call__ with image_crf 0. Gemma reads the prompt
- * without padding, because text does not attend to padding, and the connectors put registers in its
- * place. */
+ * image, it has those of LTX2ImageToVideoPipeline.__call__ with image_crf 0, and with a last image,
+ * several images, or positions or strengths of images, those of LTX2ConditionPipeline.__call__ with
+ * crf 0. Gemma reads the prompt without padding, because text does not attend to padding, and the
+ * connectors put registers in its place. */
 static const xd_recipe from_held = {
     .name = "ltx2",
-    .pipelines = { "LTX2Pipeline", "LTX2ImageToVideoPipeline" },
+    .pipelines = { "LTX2Pipeline", "LTX2ImageToVideoPipeline", "LTX2ConditionPipeline" },
     .dit = "transformer",
     .vae = "vae",
     .text = { { .folder = "text_encoder",
@@ -42,6 +43,8 @@ static const xd_recipe from_held = {
     .channels_first = 1,
     .packed = 1,
     .role = XD_ROLE_HELD,
+    .placed = XD_ROLE_KEYFRAMES,
+    .references = 16,
     .bilinear = 1,
     .audio_channels = 8,
     .audio = { "audio_vae", "vocoder" },
@@ -95,4 +98,5 @@ const xd_family xd_family_ltx2 = {
     .dits = XD_LIST(xd_dit, &xd_dit_ltx2),
     .recipes = XD_LIST(xd_recipe, &from_held),
     .xdit = &xdit_rows,
+    .examples = { .from_image = "LTX-2", .last_image = "LTX-2" },
 };

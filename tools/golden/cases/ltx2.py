@@ -21,10 +21,11 @@ import shutil
 import numpy as np
 import torch
 from diffusers import (AutoencoderKLLTX2Audio, AutoencoderKLLTX2Video,
-                       FlowMatchEulerDiscreteScheduler, LTX2ImageToVideoPipeline, LTX2Pipeline,
-                       LTX2VideoTransformer3DModel)
-from diffusers.pipelines.ltx2 import pipeline_ltx2_image2video
+                       FlowMatchEulerDiscreteScheduler, LTX2ConditionPipeline,
+                       LTX2ImageToVideoPipeline, LTX2Pipeline, LTX2VideoTransformer3DModel)
+from diffusers.pipelines.ltx2 import pipeline_ltx2_condition, pipeline_ltx2_image2video
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
+from diffusers.pipelines.ltx2.pipeline_ltx2_condition import LTX2VideoCondition
 from diffusers.pipelines.ltx2.vocoder import LTX2Vocoder, LTX2VocoderWithBWE
 from safetensors.torch import save_file
 from transformers import Gemma3TextConfig, Gemma3TextModel
@@ -144,6 +145,16 @@ RUNS = {
     "ltx23-i2v": dict(model="ltx23", prompts=["a blue square"], negative_prompt="red", width=160,
                       height=96, frames=17, steps=4, seed=29, image=(210, 70),
                       own=dict(spatio_temporal_guidance_blocks=[0])),
+    # an image at frame 0, a video at latent frame 1, and an image at the last latent frame
+    "ltx2-cond": dict(model="ltx2", prompts=["a blue ring"], negative_prompt="red", width=96,
+                      height=64, frames=25, steps=4, seed=31,
+                      given=[dict(image=(70, 37), strength=0.8),
+                             dict(clip=20, index=1, strength=0.6),
+                             dict(image=(33, 51), index=-1)]),
+    "ltx23-last": dict(model="ltx23", prompts=["a star, a Loud bell"], negative_prompt="a ring",
+                       width=64, height=96, frames=17, steps=4, seed=33,
+                       own=dict(spatio_temporal_guidance_blocks=[1]),
+                       given=[dict(image=(40, 60)), dict(image=(90, 110), index=-1)]),
 }
 
 
@@ -294,15 +305,42 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = torch.cat([video, audio], -1)[0].contiguous()
 
 
+def make_condition(c, r, i, d):
+    """A given image or video, whose file or folder is image.png, image_2.png, last.png or video."""
+    place = dict(index=c.get("index", 0), strength=c.get("strength", 1.0), crf=0)
+    if "image" in c:
+        image = make_image(c["image"], r["seed"] + i)
+        image.save(d / ("last.png" if place["index"] < 0 else "image_2.png" if i else "image.png"))
+        return LTX2VideoCondition(frames=image, **place)
+    video = [make_image((50, 40), r["seed"] + 10 + k) for k in range(c["clip"])]
+    (d / "video").mkdir(exist_ok=True)
+    for k, frame in enumerate(video):
+        frame.save(d / "video" / f"{k}.png")
+    return LTX2VideoCondition(frames=video, **place)
+
+
+def condition_notes(r):
+    """Latent frame k after the first one begins at frame 8 k - 7."""
+    given = r.get("given", [])
+    placed = [c for c in given if c.get("index", 0) >= 0]
+    notes = {"image": 1, "more_images": len(placed) - 1,
+             "frame_index": ",".join(str(max(0, 8 * c.get("index", 0) - 7)) for c in placed),
+             "condition_strength": ",".join(str(c.get("strength", 1.0)) for c in given)}
+    return ((notes if given else {}) | ({"last_image": 1} if len(given) > len(placed) else {})
+            | ({"clip": 1} if any("clip" in c for c in given) else {}))
+
+
 def run(name, out_dir):
     r = dict(model=name, negative_prompt="", guidance=3.0, frame_rate=24, own={},
              max_sequence_length=12) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     where, spec = out_dir / r["model"], MODELS[r["model"]]
-    pipe = (LTX2ImageToVideoPipeline if "image" in r else LTX2Pipeline)(
+    pipe = (LTX2ImageToVideoPipeline if "image" in r else
+            LTX2ConditionPipeline if "given" in r else LTX2Pipeline)(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(where / "scheduler"),
         tokenizer=load_tokenizer(where / "tokenizer"), **make_parts(r["model"]))
+    pipe.tokenizer_padding_side = "left"        # as in the published tokenizers
     pipe.set_progress_bar_config(disable=True)
     pipe._callback_tensor_inputs = ["latents", "audio_latents"]
     count = len(r["prompts"])
@@ -313,7 +351,8 @@ def run(name, out_dir):
             *(r[k] // pipe.vae_spatial_compression_ratio for k in ("height", "width"))]
 
     def unpack(z):
-        return z.transpose(1, 2).reshape(z.shape[0], z.shape[2], *grid)
+        z = z.transpose(1, 2).reshape(z.shape[0], z.shape[2], -1, *grid[1:])
+        return torch.cat([z[:, :, grid[0]:], z[:, :, :grid[0]]], 2)     # given frames first
 
     def unpack_audio(z):
         return z.unflatten(2, (AUDIO_VAE["latent_channels"], -1)).transpose(1, 2).contiguous()
@@ -327,15 +366,23 @@ def run(name, out_dir):
 
     def first(*args, **kwargs):
         z = video(*args, **kwargs)
-        if "image" not in r:
+        if "image" not in r and "given" not in r:
             noise.append(unpack(z.clone()))
         return z
 
     def drawn(*args, **kwargs):         # before the image replaces the first frame
         noise.append(draw(*args, **kwargs))
         return noise[-1].clone()
+
+    def drawn_tokens(*args, **kwargs):
+        z = draw(*args, **kwargs)
+        noise.append(unpack(z.clone()) if not noise else None)
+        return z
     draw, given = pipeline_ltx2_image2video.randn_tensor, {}
     pipeline_ltx2_image2video.randn_tensor = drawn
+    pipeline_ltx2_condition.randn_tensor = drawn_tokens
+    if "given" in r:
+        given = dict(conditions=[make_condition(c, r, i, d) for i, c in enumerate(r["given"])])
     if "image" in r:
         given = dict(image=make_image(r["image"], r["seed"]), image_crf=0)
         given["image"].save(d / "image.png")
@@ -354,7 +401,7 @@ def run(name, out_dir):
                   callback_on_step_end=keep,
                   callback_on_step_end_tensor_inputs=["latents", "audio_latents"],
                   max_sequence_length=r["max_sequence_length"], **r["own"], **given)
-    pipeline_ltx2_image2video.randn_tensor = draw
+    pipeline_ltx2_image2video.randn_tensor = pipeline_ltx2_condition.randn_tensor = draw
     for i, wave in enumerate(result.audio):
         out[f"audio.{i}"] = wave.T.contiguous()
     keep_frames(name, r, out, trail, noise[0], result.frames, order=FRAMES_FIRST)
@@ -367,7 +414,7 @@ def run(name, out_dir):
         "tiling": False, "resolution_binning": False}
         | {k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in r["own"].items()}
         | ({"fps": r["frame_rate"]} if r["frame_rate"] != 24 else {})
-        | ({"image": 1} if "image" in r else {}), out)
+        | ({"image": 1} if "image" in r else {}) | condition_notes(r), out)
 
 
 def make(names, options):
