@@ -249,6 +249,9 @@ typedef struct xd_recipe {
      * pipeline has no such networks. */
     const char   *upsampler;
     int           denoises_part; /* 1: the pipeline has denoise_strength */
+    /* Default sigmas of a second pass that denoises enlarged latents; its schedule is not shifted.
+     * enlarged_sigmas NULL: only denoise_strength makes a second pass. */
+    const char   *enlarged_sigmas;
     int           rescales;      /* 1: the pipeline has guidance_rescale */
     /* Formula of the guided prediction with guidance scale g. 1: prompt + g (prompt - negative), so
      * guidance is off at 0; the models then also have the options cfg_normalization and

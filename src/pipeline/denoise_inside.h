@@ -46,10 +46,14 @@ void          xd_denoise_set_times(xd_denoise *f, int step);
 void          xd_denoise_add_noise(xd_denoise *f, int step, int unit);
 /* Replaces the predictions of given frames with strengths s between 0 and 1 by those of (1 - s)
  * times the predicted and s times the given clean latents. */
-void          xd_denoise_blend(xd_denoise *f, int step, int unit);
+void xd_denoise_blend(xd_denoise *f, int step, int unit);
 /* Converts the latents `lat` [t,C,h,w] to tokens, and copies this rank's tokens to the tensor `to`
  * on the device; overwrites f->rows and f->mine. */
 void          xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
+/* Copies numbers [t,h,w,C] in the order of tokens of one latent cell to latents [t,C,h,w] with the
+ * extents lat. The first frame is copied to frame `first`, and the last `first` frames to the first
+ * ones. */
+void xd_denoise_from_tokens(const float *tokens, const int64_t lat[4], int64_t first, float *out);
 /* Gathers the tokens `from`, which the ranks of the last pipeline stage hold, on all ranks of the
  * replica, and writes them as latents to `out`. */
 void          xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);

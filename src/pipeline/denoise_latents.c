@@ -24,6 +24,17 @@ void xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r)
     *r = (xd_req){ 0 };
 }
 
+void xd_denoise_from_tokens(const float *tokens, const int64_t lat[4], int64_t first, float *out)
+{
+    int64_t n = lat[0], C = lat[1], hw = lat[2] * lat[3];
+    for (int64_t t = 0; t < n; t++) {
+        float *to = out + (t + first) % n * C * hw;
+        for (int64_t i = 0; i < hw; i++)
+            for (int64_t c = 0; c < C; c++)
+                to[c * hw + i] = tokens[(t * hw + i) * C + c];
+    }
+}
+
 float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what)
 {
     float *p = malloc((size_t)n * sizeof *p + 1);
@@ -109,10 +120,10 @@ void xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat)
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
 }
 
-/* Returns 1 if the pipeline draws the initial noise in the order of tokens. */
+/* Returns 1 if the pipeline draws the noise of audio in the order of tokens. */
 static int draws_tokens(const xd_job *j)
 {
-    return j->role->keyframes;
+    return j->role->keyframes || (j->small && j->small->audio_latents);
 }
 
 /* Copies latents of audio [C,t,m] to tokens [t,F], or back. Features after the C m of a token are
@@ -141,6 +152,16 @@ static void draw_audio_numbers(xd_denoise *f)
     xd_comm_copy(xd_view(f->whole, XD_F32, 3, j->audio), from);
 }
 
+/* Mixes noise with the audio latents of the first pass. */
+static void mix_audio(const xd_job *j, float *noise)
+{
+    const xd_sampling *samp = j->audio_samp.def ? &j->audio_samp : &j->samp;
+    double             of[2]; /* weights of latents and noise */
+    j->sampler->shares(samp, 0, of);
+    for (int64_t i = 0; i < j->audio_numbers; i++)
+        noise[i] = (float)of[1] * noise[i] + (float)of[0] * j->small->audio_latents[i];
+}
+
 /* Draws noise for the latents of audio, which are drawn after those of the video, and copies this
  * rank's tokens to the tensor `to`. */
 static void draw_audio(xd_denoise *f, xd_tensor to, const char *name)
@@ -149,8 +170,12 @@ static void draw_audio(xd_denoise *f, xd_tensor to, const char *name)
     if (!j->audio_numbers || !xd_ok(&f->x))
         return;
     draw_audio_numbers(f);
+    if (name && j->enlarged)
+        name = "upsampled_audio_noise";
     if (name)
         xd_callback_tensor(j, name, 0, 3, j->audio, f->whole);
+    if (name && j->small && j->small->audio_latents)
+        mix_audio(j, f->whole);
     copy_audio(j, f->whole, f->rows, 1);
     copy_member_rows(f, XD_AUDIO, j->features, f->x.sp, f->rows, f->mine, 1);
     if (to.d[0])
@@ -205,11 +230,17 @@ static void set_refs(xd_denoise *f, const float *sample)
     free(drawn);
 }
 
-/* Transposes noise from [C,t,h,w], as the pipeline draws it, to [t,C,h,w]; overwrites f->rows. */
+/* Transposes noise from [C,t,h,w] or, for enlarged latents of some pipelines, from tokens [t,h,w,C],
+ * as the pipeline draws it, to [t,C,h,w]; overwrites f->rows. */
 static void set_frames_first(xd_denoise *f, float *noise)
 {
     const xd_job *j = f->j;
     int64_t       T = j->lat[0], C = j->lat[1], hw = j->lat[2] * j->lat[3];
+    if (j->enlarged && j->ctx->model.recipe->enlarged_sigmas) {
+        memcpy(f->rows, noise, (size_t)j->numbers * sizeof *noise);
+        xd_denoise_from_tokens(f->rows, j->lat, 0, noise);
+        return;
+    }
     if (!j->ctx->model.recipe->channels_first || T == 1)
         return;
     memcpy(f->rows, noise, (size_t)j->numbers * sizeof *noise);

@@ -108,8 +108,11 @@ static int places_images(const xd_request *r)
 
 const xd_role_row *xd_role_of_request(const xd_model *m, const xd_request *r)
 {
-    return m->recipe->placed && places_images(r) ? &rows[m->recipe->placed]
-                                                 : xd_role_of_model(m, xd_job_has_mask(r));
+    /* In two passes, an image is encoded for both sizes. */
+    int twice = m->upsampler.upsampler && xd_job_has_image(r);
+    return m->recipe->placed && (twice || places_images(r))
+               ? &rows[m->recipe->placed]
+               : xd_role_of_model(m, xd_job_has_mask(r));
 }
 
 int xd_role_drop_images(const xd_role_row *role, xd_request *r)

@@ -441,7 +441,7 @@ static const xd_request_row rows[] = {
       .unused = xd_unused_second_pass,
       .stored = XD_STORED_GIVEN },
     { { "upsampled_sigmas", XD_OPT_TEXT, AT(upsampling.sigmas), 0, 0, NULL, "N,N",
-        "noise levels of the second denoising pass (default: as in the first)" },
+        "noise levels of the second pass (default: as in the first, or the pipeline's)" },
       .about.section = UPSAMPLER,
       .unused = xd_unused_second_pass,
       .stored = XD_STORED_GIVEN },

@@ -24,6 +24,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/context.h"
+#include "pipeline/denoise_inside.h"
 #include "pipeline/pixels.h"
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
@@ -313,14 +314,8 @@ static void draw_frames(const xd_job *j, xd_rng *g, int64_t n, float *from, floa
  * `out`. */
 static void draw_tokens(const xd_job *j, xd_rng *g, float *from, float *out)
 {
-    int64_t n = j->lat[0], C = j->lat[1], hw = j->lat[2] * j->lat[3];
-    xd_rng_normal(g, from, n * C * hw);
-    for (int64_t t = 0; t < n; t++) {
-        float *to = out + (t + j->spare) % n * C * hw;
-        for (int64_t i = 0; i < hw; i++)
-            for (int64_t c = 0; c < C; c++)
-                to[c * hw + i] = from[(t * hw + i) * C + c];
-    }
+    xd_rng_normal(g, from, j->numbers);
+    xd_denoise_from_tokens(from, j->lat, j->spare, out);
 }
 
 int xd_role_conditions_draw(const xd_job *j, xd_rng *g, float *noise, float *samples[XD_MAXREFS])

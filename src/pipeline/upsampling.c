@@ -60,16 +60,38 @@ static void set_hires(xd_job *j)
         own->num_inference_steps = (int)own->hires.steps;
 }
 
-/* Replaces the schedule of the request by that of the second pass. */
-static void set_schedule(xd_request *r)
+/* Replaces the schedule of the request by that of the second pass. usual: default sigmas, or
+ * NULL. */
+static void set_schedule(xd_request *r, const char *usual)
 {
     const xd_request_upsampling *u = &r->upsampling;
     int                          lists = u->timesteps || u->sigmas;
-    if (!u->num_inference_steps && !lists)
+    if (usual)
+        r->schedule.flow_shift = 1, r->schedule.shift_terminal = 0;
+    if (!u->num_inference_steps && !lists && !usual)
         return;
     r->num_inference_steps = (int)u->num_inference_steps;
     r->schedule.timesteps = u->timesteps;
-    r->schedule.sigmas = u->sigmas;
+    r->schedule.sigmas = lists ? u->sigmas : usual;
+}
+
+/* Refuses a second pass that starts from noise alone. */
+static xd_status check_start(const xd_job *j, xd_err *e)
+{
+    double of[2] = { 0, 1 };
+    if (xd_job_hires(j->r) || !j->ctx->model.recipe->enlarged_sigmas)
+        return XD_OK;
+    if (!j->sampler->shares)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "latent_upsampler of %s cannot be used with the scheduler %s, which cannot "
+                       "add noise to latents",
+                       j->ctx->model.recipe->name, j->sampler->name);
+    j->sampler->shares(&j->samp, 0, of);
+    return of[0] > 0 ? XD_OK
+                     : xd_fail(e, XD_EINVAL,
+                               "the schedule of the second pass begins with noise alone, which "
+                               "would replace the enlarged latents: begin upsampled_sigmas below "
+                               "1, or upsampled_timesteps below 1000");
 }
 
 /* Opens the job of the second pass. Without a second pass, it has neither steps nor inputs. */
@@ -78,7 +100,8 @@ static xd_status open_large(xd_job *j, xd_err *e)
     const xd_model *m = &j->ctx->model;
     const int      *by = m->upsampler_info.by, *cell = m->vae_info.cell;
     int             hires = xd_job_hires(j->r);
-    int             steps = hires || j->r->upsampling.denoise_strength > 0;
+    const char     *usual = hires ? NULL : m->recipe->enlarged_sigmas;
+    int             steps = hires || j->r->upsampling.denoise_strength > 0 || usual;
     xd_request     *own = &j->own, plain;
     xd_request_init(&plain);
     j->given = j->r;
@@ -92,7 +115,7 @@ static xd_status open_large(xd_job *j, xd_err *e)
     } else {
         own->height = own->height ? own->height : m->dit_info.sample[1] * cell[1] * by[1];
         own->width = own->width ? own->width : m->dit_info.sample[2] * cell[2] * by[2];
-        set_schedule(own);
+        set_schedule(own, usual);
     }
     own->noise.values = NULL;
     own->previews = plain.previews;
@@ -105,7 +128,7 @@ static xd_status open_large(xd_job *j, xd_err *e)
     xd_status s = xd_job_open_pass(j, e);
     if (!steps)
         j->samp.steps = 0;
-    return s;
+    return s == XD_OK ? check_start(j, e) : s;
 }
 
 /* Opens the job of the first pass. */

@@ -240,6 +240,8 @@ static const char *const all[] = { "alpha",
                                    "ltx23-i2v",
                                    "ltx2-cond",
                                    "ltx23-last",
+                                   "ltx2-up",
+                                   "ltx2-up-cond",
                                    "minimaxh3",
                                    "minimaxh3-five",
                                    "mochi",
@@ -576,6 +578,7 @@ static void ask_upsampling(const run *r, xd_request *q)
     u->tone_map_compression_ratio = js_maybe(r->js, "tone_map_compression_ratio");
     u->num_inference_steps = (int64_t)js_maybe(r->js, "upsampled_num_inference_steps");
     u->timesteps = js_maybe_text(r->js, "upsampled_timesteps");
+    u->sigmas = js_maybe_text(r->js, "upsampled_sigmas");
 }
 
 static void ask_control(const run *r, xd_request *q)

@@ -94,6 +94,9 @@ FEATURES = {
     "twice": ("image", ["image=GOLDEN/{m}/image.png", "film=GOLDEN/{m}/image_2.png", "at=0,8",
                         "shares=1,0.6", "upsampler=GOLDEN/{m}/latent_upsampler", "strength=0.8"],
               ("f32", "bf16")),
+    "enlarged": ("image", ["image=GOLDEN/{m}-cond/image.png", "film=GOLDEN/{m}-cond/last.png",
+                           "last=GOLDEN/{m}-cond/last.png", "at=0,1", "shares=0.9,0.6,1",
+                           "upsampler=GOLDEN/{m}/latent_upsampler"], ("f32", "bf16")),
     "larger": ("image", ["upsampler=GOLDEN/{m}/latent_upsampler"], ("f32",)),
     "kept": ("image", ["image=GOLDEN/{m}/image.png", "steps=4", "references=2"], ("f32",)),
 }
@@ -208,6 +211,8 @@ MODELS = [
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
     # and beside tokens of audio, to which those of the video attend, and the other way round
     ("beside", "ltx2", LTX2, "plain sent far window rescale placed"),
+    ("beside", "ltx2", LTX2[:3] + ["size=64x192", "frames=9"],
+     "larger enlarged"),
     ("beside", "ltx2-five", LTX2, "plain"),
     # with a pass in which a block's attention is perturbed
     ("beside", "ltx23", LTX2, "perturbed sent first placed"),

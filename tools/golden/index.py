@@ -70,6 +70,7 @@ SUITES = {
     "ltx2": {"forms": "ltx2-forms", "connectors": "ltx2-connectors",
              "audio": "ltx2-audio"} | own("ltx2", "ltx2-five", "ltx2-apart", "ltx23",
                                             "ltx23-i2v", "ltx2-cond", "ltx23-last"),
+    "ltx2_up": own("ltx2-up", "ltx2-up-cond"),
     "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),
     "wan22": own("wan22", "wan22-two", "wan22-one", "wan22-low", "wan22-lora", "wan22-i2v",
                      "wan-ti2v", "wan-ti2v-text"),

@@ -25,6 +25,7 @@ from diffusers import (AutoencoderKLLTX2Audio, AutoencoderKLLTX2Video,
                        LTX2ImageToVideoPipeline, LTX2Pipeline, LTX2VideoTransformer3DModel)
 from diffusers.pipelines.ltx2 import pipeline_ltx2_condition, pipeline_ltx2_image2video
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
+from diffusers.pipelines.ltx2.latent_upsampler import LTX2LatentUpsamplerModel
 from diffusers.pipelines.ltx2.pipeline_ltx2_condition import LTX2VideoCondition
 from diffusers.pipelines.ltx2.vocoder import LTX2Vocoder, LTX2VocoderWithBWE
 from safetensors.torch import save_file
@@ -117,6 +118,8 @@ WIDE_VOCODER = dict(in_channels=16, hidden_channels=24, upsample_kernel_sizes=[9
 GATED = SMALL | WIDE | dict(
     gated_attn=True, audio_gated_attn=True, cross_attn_mod=True, audio_cross_attn_mod=True,
     perturbed_attn=True, use_prompt_embeddings=False)
+# for ltx2_up.py, in the folder of ltx2
+UPSAMPLER = dict(in_channels=16, mid_channels=32, num_blocks_per_stage=1)
 MODELS = {
     "ltx2": dict(dit=SMALL | WIDE, connectors="joint", weights="bf16"),
     "ltx2-five": dict(dit=FIVE | WIDE | dict(rope_type="interleaved"), connectors="joint",
@@ -274,6 +277,10 @@ def make_parts(name):
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
 
+def make_upsampler():
+    return fill(LTX2LatentUpsamplerModel(**UPSAMPLER), MODELS["ltx2"]["weights"])
+
+
 def make_model(name, out):
     """Configurations and the tokenizer."""
     if out.exists():
@@ -284,6 +291,8 @@ def make_model(name, out):
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
         index[folder] = [room.get(folder, "diffusers"), type(m).__name__]
+    if name == "ltx2":
+        configure(make_upsampler(), out / "latent_upsampler")
     gemma(out / "tokenizer", WORDS, 60)
     FlowMatchEulerDiscreteScheduler(**SCHEDULER).save_pretrained(out / "scheduler")
     (out / "model_index.json").write_text(json.dumps(index))
