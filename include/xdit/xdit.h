@@ -682,8 +682,8 @@ typedef struct xd_request_callbacks {
 /* Enlarging of latents, with an engine that has a latent upsampler (component "latent_upsampler" of
  * xd_open_args.files). A first pass denoises latents of a smaller size, in the request's number of
  * steps, and the latent upsampler enlarges them to the size of the request. If denoise_strength is
- * above 0, or the pipeline has sigmas for a second pass, noise is added to the enlarged latents, and
- * a second pass denoises them. */
+ * above 0, or the pipeline has sigmas for a second pass, noise is added to the enlarged latents,
+ * and a second pass denoises them. */
 typedef struct xd_request_upsampling {
     /* Fraction of the second pass's steps that run. Negative denoise_strength: there is no second
      * pass. */

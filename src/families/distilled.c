@@ -105,6 +105,12 @@ static const xd_distilled table[] = {
       .words = "step distilled",
       .steps = 8,
       .guidance = 1 },
+    { .name = "LTX-2 distilled",
+      .recipe = "ltx2",
+      .words = "distilled",
+      .steps = 8,
+      .guidance = 1,
+      .sigmas = "1,0.99375,0.9875,0.98125,0.975,0.909375,0.725,0.421875" },
     { .name = "Chroma1-Flash", .recipe = "chroma", .words = "flash", .steps = 8, .guidance = 1 },
     { .name = "FastWan", .recipe = "wan*", .words = "fastwan*|dmd", .steps = 3, .guidance = 1 },
     { .name = "Wan of four steps",
@@ -225,7 +231,7 @@ int xd_distilled_find(const xd_distilled_of *m, xd_distilled *found)
         if (!has_words(m->name, d->words) && (!d->config || !holds_all(d->config, m)))
             continue;
         *found = *d;
-        if (steps_of(m->name) && !d->timesteps)
+        if (steps_of(m->name) && !d->timesteps && !d->sigmas)
             found->steps = steps_of(m->name);
         return 1;
     }

@@ -411,6 +411,8 @@ typedef struct xd_distilled {
     double      true_cfg;  /* default true_cfg_scale; 0: the recipe's default */
     int         max_text;  /* default max_sequence_length; 0: the recipe's default */
     const char *timesteps; /* default list of timesteps; NULL: the scheduler's timesteps */
+    /* Default list of sigmas, which the scheduler does not shift; NULL: the scheduler's sigmas. */
+    const char *sigmas;
     /* Computes the logarithm of the dynamic timestep shift; NULL: the recipe's function is used. */
     double      (*mu)(int64_t tokens, int steps);
 } xd_distilled;

@@ -36,12 +36,29 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
+/* Returns the list of sigmas of a distilled checkpoint, if the request has no other schedule, or
+ * NULL. */
+static const char *usual_sigmas(const xd_job *j)
+{
+    const xd_distilled *u = &j->ctx->model.usual;
+    int                 steps = j->r->num_inference_steps;
+    return !j->r->schedule.sigmas && !j->r->schedule.timesteps && (!steps || steps == u->steps) &&
+                   (j->sampler->takes & XD_TAKES_SIGMAS) && !j->sampler->last_sigma
+               ? u->sigmas
+               : NULL;
+}
+
 /* If the request sets flow_shift, this value replaces the shift of the scheduler's config: the key
  * `flow_shift` of solvers, or the key `shift` of schedulers for rectified flow only. Also turns off
  * dynamic shifting, which would make the shift depend on the image size. */
 static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     double v = j->r->schedule.flow_shift;
+    if (!(v > 0) && usual_sigmas(j)) {
+        c->shift = c->flow_shift = 1;
+        c->use_dynamic_shifting = 0;
+        c->shift_terminal = j->r->schedule.shift_terminal > 0 ? c->shift_terminal : 0;
+    }
     if (!(v > 0))
         return XD_OK;
     if (!j->sampler->flow && !c->use_flow_sigmas)
@@ -188,7 +205,8 @@ static xd_status use_model_sigmas(const xd_job *j, xd_steps *a, double **list, x
 xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
 {
     const xd_request *r = j->r;
-    const char       *key = r->schedule.sigmas ? "sigmas" : "timesteps";
+    const char       *sigmas = r->schedule.sigmas ? r->schedule.sigmas : usual_sigmas(j);
+    const char       *key = sigmas ? "sigmas" : "timesteps";
     int               n = 0, steps = r->num_inference_steps;
     *list = NULL;
     if (r->schedule.sigmas && r->schedule.timesteps)
@@ -196,11 +214,11 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
     const char *times = r->schedule.timesteps ? r->schedule.timesteps
                         : steps               ? NULL
                                               : j->ctx->model.usual.timesteps;
-    if (!r->schedule.sigmas && !times)
+    if (!sigmas && !times)
         return use_model_sigmas(j, a, list, e);
-    if (!(*list = xd_job_numbers(key, r->schedule.sigmas ? r->schedule.sigmas : times, &n, e)))
+    if (!(*list = xd_job_numbers(key, sigmas ? sigmas : times, &n, e)))
         return XD_EINVAL;
-    n -= r->schedule.sigmas && j->sampler->last_sigma;
+    n -= sigmas && j->sampler->last_sigma;
     if (n < 1)
         return xd_fail(e, XD_EINVAL,
                        "%s needs at least two numbers with %s, as the last one is "
@@ -210,8 +228,8 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
         return xd_fail(e, XD_EINVAL, "num_inference_steps is %d, but %s has %d steps", steps, key,
                        n);
     j->asked_steps = a->steps = n;
-    a->sigmas = r->schedule.sigmas ? *list : NULL;
-    a->times = r->schedule.sigmas ? NULL : *list;
+    a->sigmas = sigmas ? *list : NULL;
+    a->times = sigmas ? NULL : *list;
     return XD_OK;
 }
 

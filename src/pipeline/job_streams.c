@@ -64,11 +64,14 @@ static xd_status read_streams(xd_job *j, xd_err *e)
     const xd_recipe        *p = j->ctx->model.recipe;
     const xd_request_audio *a = &j->r->audio;
     xd_job_stream          *v = &j->streams[XD_VIDEO_STREAM], *s = &j->streams[XD_AUDIO_STREAM];
-    pick(j->guidance, a->audio_guidance_scale, (double[]){ 0, p->audio_guidance },
+    /* The default of a distilled checkpoint is one pass. */
+    int                     guided = !j->ctx->model.usual.name;
+    double                  modality = guided ? p->modality : 1, stg = guided ? p->stg : 0;
+    pick(j->guidance, a->audio_guidance_scale, (double[]){ 0, guided ? p->audio_guidance : 0 },
          (double *[]){ &v->guidance, &s->guidance });
-    pick(a->modality_scale, a->audio_modality_scale, (double[]){ p->modality, p->modality },
+    pick(a->modality_scale, a->audio_modality_scale, (double[]){ modality, modality },
          (double *[]){ &v->modality, &s->modality });
-    pick(a->stg_scale, a->audio_stg_scale, (double[]){ p->stg, p->stg },
+    pick(a->stg_scale, a->audio_stg_scale, (double[]){ stg, stg },
          (double *[]){ &v->stg, &s->stg });
     pick(j->r->guidance.guidance_rescale, a->audio_guidance_rescale,
          (double[]){ p->rescale, p->rescale }, (double *[]){ &v->rescale, &s->rescale });

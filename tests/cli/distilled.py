@@ -81,6 +81,8 @@ ROWS = [
     ('FastWan2.1-T2V-1.3B-Diffusers', 'wan', (), (3, 1, None)),
     ('Wan2.1-T2V-14B-StepDistill-CfgDistill', 'wan', (), (4, 1, None)),
     ('Chroma1-Flash', 'chroma', (), (8, 1, None)),
+    ('LTX-2-19b-distilled', 'ltx2', (), (8, 1, None)),
+    ('LTX-2.3', 'ltx23', (), None),
     ('HunyuanVideo-1.5-480p_i2v', 'hunyuanvideo15-i2v', (), None),
     ('HunyuanVideo-1.5-480p_i2v_step_distilled', 'hunyuanvideo15-i2v', (), (8, 1, None)),
     ('meanflow', 'hunyuanvideo15-few', (), (8, 1, None)),
@@ -106,6 +108,11 @@ for name, flags in [
         ('stable-diffusion-3.5-large-turbo', ['--num_inference_steps', '4', '--guidance_scale',
                                               '0']),
         ('PixArt-Alpha-DMD-XL-2-512x512', ['--timesteps', '400', '--guidance_scale', '1']),
+        ('LTX-2-19b-distilled', [
+            '--num_inference_steps', '8', '--sigmas',
+            '1,0.99375,0.9875,0.98125,0.975,0.909375,0.725,0.421875', '--flow_shift', '1',
+            '--shift_terminal', '0', '--guidance_scale', '1', '--modality_scale', '1',
+            '--audio_guidance_scale', '0', '--audio_modality_scale', '0']),
         ('lightning-config', ['--num_inference_steps', '4', '--true_cfg_scale', '1',
                               '--negative_prompt', 'ugly'])]:
     more = flags[4:] if name.startswith('lightning') else []
@@ -116,6 +123,8 @@ for name, flags in [
     report(n and n[1] == ('1' if 'DMD' in name else flags[1]), 'and its first lines name them',
            err)
     flags[1] = '300' if 'DMD' in name else '3'
+    if '--sigmas' in flags:
+        del flags[2:4]
     given, _ = latents(T / name, *flags)
     report(given is not None and given != own, 'and what is given counts', given is None)
 print(f'1..{count}')

@@ -15,6 +15,7 @@ count = bad = 0
 PEFT = ('transformer.', '.lora_A.weight', '.lora_B.weight', ())
 UNET_PEFT = ('unet.', '.lora_A.weight', '.lora_B.weight', ())
 LIGHTNING = ('', '.lora_down.weight', '.lora_up.weight', ('alpha',))
+PLAIN_COMFY = ('diffusion_model.', '.lora_A.weight', '.lora_B.weight', ())
 COMFY = ('diffusion_model.', '.lora_down.weight', '.lora_up.weight', ('alpha', 'diff_b'))
 KOHYA = ('lora_unet_', '.lora_down.weight', '.lora_up.weight', ('alpha',))
 
@@ -40,6 +41,17 @@ WAN = dict([(f'blocks.0.{a}.{o}', f'blocks.0.{b}.{n}')
 NORMS = {'blocks.0.norm3': 'blocks.0.norm2'} | {
     f'blocks.0.{a}.norm_{o}': f'blocks.0.{b}.norm_{o}'
     for a, b in (('self_attn', 'attn1'), ('cross_attn', 'attn2')) for o in 'qk'}
+
+LTX2 = {'patchify_proj': 'proj_in', 'audio_patchify_proj': 'audio_proj_in',
+        'adaln_single.linear': 'time_embed.linear',
+        'audio_adaln_single.emb.timestep_embedder.linear_1':
+            'audio_time_embed.emb.timestep_embedder.linear_1'} | {
+    f'av_ca_{a}_adaln_single.linear': f'av_cross_attn_{b}.linear' for a, b in (
+        ('video_scale_shift', 'video_scale_shift'), ('a2v_gate', 'video_a2v_gate'),
+        ('audio_scale_shift', 'audio_scale_shift'), ('v2a_gate', 'audio_v2a_gate'))} | {
+    m: m for m in (f'transformer_blocks.0.{p}' for p in (
+        'attn1.to_q', 'audio_attn1.to_out.0', 'attn2.to_k', 'audio_to_video_attn.to_v',
+        'video_to_audio_attn.to_q', 'ff.net.0.proj', 'audio_ff.net.2'))}
 
 VIDEOS = ('wan', 'hunyuanvideo')
 UNET = ['down_blocks.0.resnets.0.conv1', 'down_blocks.0.downsamplers.0.conv'] + [
@@ -75,6 +87,7 @@ ROWS = [
     ('PixArt-LCM', '-', 'alpha', []),
     ('HunyuanVideo-1.5-480p_i2v_step_distilled', '-', 'hunyuanvideo15-few', []),
     ('LTX-2 distilled', '-', 'ltx2', []),
+    ('LTX-2', 'ltx-2-19b-distilled-lora-384', 'ltx2', [(PLAIN_COMFY, LTX2)]),
     ('Wan 2.1 T2V-14B', 'lightx2v', 'wan', [(COMFY, WAN), (KOHYA, WAN)]),
     ('Wan 2.2 T2V-A14B', 'Wan2.2-Lightning', 'wan22', [(COMFY, WAN)]),
 ]

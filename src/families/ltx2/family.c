@@ -1,5 +1,7 @@
 /* family.c - describes the pipelines of LTX-2 */
 #include "families/family.h"
+
+#include "families/ltx2/keys.h"
 #include "tok/tok.h"
 
 extern const xd_dit xd_dit_ltx2;
@@ -99,6 +101,7 @@ const xd_family xd_family_ltx2 = {
     .title = "LTX-2",
     .dits = XD_LIST(xd_dit, &xd_dit_ltx2),
     .recipes = XD_LIST(xd_recipe, &from_held),
+    .lora_names = xd_ltx2_lora_names,
     .xdit = &xdit_rows,
     .examples = { .from_image = "LTX-2", .last_image = "LTX-2" },
 };
