@@ -230,8 +230,8 @@ static void set_refs(xd_denoise *f, const float *sample)
     free(drawn);
 }
 
-/* Transposes noise from [C,t,h,w] or, for enlarged latents of some pipelines, from [t,h,w,C], as the
- * pipeline draws it, to [t,C,h,w]; overwrites f->rows. */
+/* Transposes noise from [C,t,h,w] or, for enlarged latents of some pipelines, from [t,h,w,C], as
+ * the pipeline draws it, to [t,C,h,w]; overwrites f->rows. */
 static void set_frames_first(xd_denoise *f, float *noise)
 {
     const xd_job *j = f->j;
