@@ -29,6 +29,9 @@ typedef struct xd_input {
     /* [layers] 1 for each block in which attention within the image and within the audio returns
      * each token's own values; NULL: no such block */
     const uint8_t *perturbs;
+    /* Pixels [frames,S,S,3] F32 in [-1,1], in host memory, of the face video that `read` reads
+     * (xd_dit_info.face_size). NULL: all pixels are -1. */
+    const float   *face;
     double         t;       /* timestep in the scheduler's units (0..1000) */
     double         audio_t; /* timestep of audio, which may have its own scheduler */
     /* next[i] is the timestep of the i-th step after the next step; next[0] is the timestep of the
@@ -117,6 +120,9 @@ typedef struct xd_dit_info {
     int64_t      text_rows; /* required number of text tokens; 0: any number */
     /* width of the embeddings of text encoder i, if it differs from text_dim; else 0 */
     int64_t      text_cols[3];
+    /* Side S in pixels of the frames of a face video, which `read` reads; 0: the model reads no
+     * face video. */
+    int64_t      face_size;
     /* Width of an image encoder's embeddings, which follow the text embeddings; 0: the model reads
      * no image embeddings. */
     int64_t      image_dim;

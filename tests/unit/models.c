@@ -439,6 +439,7 @@ static void run_form(const char *form, xd_dtype want,
     snprintf(folder, sizeof folder, "%.*s", (int)(at - form), form);
     xd_st *st = open_form(folder, at + 1, want, &p, &b, &info, &x);
     float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
+    float *face = info.face_size ? reference(st, "face", NULL) : NULL;
     xd_cond   c = { .tok = given(&x, st, "text"),
                     .real = { 0, (int64_t)number_of(st, "real", 0, 0) } };
     int64_t   ntxt = info.txt_flows ? c.tok.d[0] : 0;
@@ -458,6 +459,7 @@ static void run_form(const char *form, xd_dtype want,
                      .held = (int64_t)number_of(st, "held", 0, 0),
                      .fps = number_of(st, "fps", 0, 0),
                      .hint_scales = info.hints ? scales : NULL,
+                     .face = info.face_size ? face : NULL,
                      .guidance = (double)NAN };
     for (int i = 0; i < 3; i++) {
         lay.grid[i] = (int64_t)number_of(st, "grid", i, 0);
@@ -474,7 +476,7 @@ static void run_form(const char *form, xd_dtype want,
     xd_get(&x, got, run_blocks(&p, &x, &in, &s, kept, seen));
     ok(x.err.code, &x.err);
     near(form, got, out, xd_count(shape), want == XD_F32 ? 2e-4 : 3e-2);
-    free(out), free(got), free(s.local), free(kept);
+    free(out), free(got), free(face), free(s.local), free(kept);
     xd_st_close(&st);
     close_part(&p);
     close_bench(&b);

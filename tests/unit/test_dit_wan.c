@@ -19,7 +19,8 @@
 static const char *const forms[] = { "wan-forms/plain",       "wan-forms/bare",
                                      "wan-forms/image",       "vace-forms/plain",
                                      "vace-forms/scaled",     "skyreels-forms/rated",
-                                     "skyreels-forms/forced", "skyreels-forms/image" };
+                                     "skyreels-forms/forced", "skyreels-forms/image",
+                                     "animate-forms/plain",   "animate-forms/bare" };
 
 static void published_listings(void **state)
 {
@@ -34,6 +35,7 @@ static void published_listings(void **state)
         "Wan-AI/Wan2.2-I2V-A14B-Diffusers/transformer_2",
         "Wan-AI/Wan2.1-VACE-1.3B-diffusers/transformer",
         "Wan-AI/Wan2.1-VACE-14B-diffusers/transformer",
+        "Wan-AI/Wan2.2-Animate-14B-Diffusers/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);

@@ -76,6 +76,7 @@ SUITES = {
                      "wan-ti2v", "wan-ti2v-text"),
     "vace": {"forms": "vace-forms"} | own("vace", "vace-text", "vace-images", "vace-lora",
                                           "vace-five"),
+    "animate": {"forms": "animate-forms"},
     "skyreels": {"forms": "skyreels-forms"} | own("skyreels", "skyreels-df", "skyreels-df-lora",
                                                   "skyreels-i2v"),
     "qwenimage21": own("qwen21", "qwen21-five", "qwen21-lora", "qwen21-edit",

@@ -6,7 +6,7 @@
 #include "families/wan/keys.h"
 #include "tok/tok.h"
 
-extern const xd_dit xd_dit_wan, xd_dit_wan_vace, xd_dit_skyreels;
+extern const xd_dit xd_dit_wan, xd_dit_wan_vace, xd_dit_wan_animate, xd_dit_skyreels;
 
 #define UMT5                                                                                      \
     { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl", .rows = XD_ROWS_BELOW, \
@@ -316,7 +316,7 @@ extern const xd_family xd_family_wan;
 
 const xd_family xd_family_wan = {
     .title = "Wan",
-    .dits = XD_LIST(xd_dit, &xd_dit_wan, &xd_dit_wan_vace, &xd_dit_skyreels),
+    .dits = XD_LIST(xd_dit, &xd_dit_wan, &xd_dit_wan_vace, &xd_dit_wan_animate, &xd_dit_skyreels),
     .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image, &controlled, &skyreels,
                        &skyreels_forced, &skyreels_image),
     .key_maps = xd_wan_key_maps,
