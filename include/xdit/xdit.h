@@ -744,6 +744,24 @@ typedef struct xd_request_hires {
     const char *upscaler; /* "bilinear" or "nearest": how latents are enlarged; NULL: bilinear */
 } xd_request_hires;
 
+/* Videos that drive a character: the character of xd_request_images.image gets the poses of one
+ * video and the expressions of another. To replace a person of a video, control_video is that video
+ * and mask_image its mask, a video or an image that is bright where the person is. The result has
+ * as many frames as the pose video, or num_frames; shorter videos are continued backwards, then
+ * forwards again. */
+typedef struct xd_request_driving {
+    /* Files (a video, an image, or a folder of images), or frames in memory, as for
+     * xd_request_images.control_video. */
+    const char     *pose_video, *face_video;
+    const xd_image *pose_frames, *face_frames;
+    /* "animate", or "replace" with a control_video and its mask. NULL: what the videos imply. */
+    const char     *mode;
+    /* A long video is generated in segments of segment_frame_length frames, each of which begins
+     * with the last prev_segment_conditioning_frames frames of the segment before. 0: the
+     * pipeline's defaults. */
+    int             segment_frame_length, prev_segment_conditioning_frames;
+} xd_request_driving;
+
 typedef struct xd_request {     /* call xd_request_init, then set fields */
     size_t             size;    /* sizeof(xd_request) of the program */
     const char *const *prompts; /* [nprompts] prompts, UTF-8 */
@@ -783,6 +801,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
      * [B,T,C,h,w] or, if the pipeline of diffusers has this order, [B,C,T,h,w]. B may be missing if
      * it is 1. Only rank 0 reads the file. */
     const char           *latents;
+    xd_request_driving    driving;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

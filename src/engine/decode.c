@@ -34,6 +34,7 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
     r->images.control_image = NULL, r->images.control_pixels = NULL;
     r->images.nmore_control_images = 0;
     r->images.control_video = NULL, r->images.control_frames = NULL;
+    memset(&r->driving, 0, sizeof r->driving);
     r->noise.values = NULL;
     r->latents = NULL;
     memset(&r->redux, 0, sizeof r->redux);
@@ -53,8 +54,11 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
     }
     if (g->ctx.model.recipe->layers && shape[0] > 1)
         r->layers = shape[0] - 1;
+    int drives = xd_role_of(g->ctx.model.recipe, 0)->drives;
     if (!r->num_frames && !(r->output.seconds > 0) && g->ctx.model.recipe->fps > 0)
-        r->num_frames = (int)xd_vae_frames(v, shape[0]);
+        r->num_frames = (int)xd_vae_frames(v, shape[0] - (drives && shape[0] > 1));
+    if (drives) /* latents are those of one segment */
+        r->driving.segment_frame_length = r->num_frames;
     return XD_OK;
 }
 

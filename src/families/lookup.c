@@ -58,6 +58,7 @@ int64_t xd_recipe_channels(const xd_recipe *p, int64_t channels, const int cell[
     return p->role == XD_ROLE_FIRST_FRAME || p->role == XD_ROLE_CONTROL ? channels
            : p->role == XD_ROLE_MARKED_FRAME                            ? channels + 1
            : p->role == XD_ROLE_FRAMES                                  ? channels + cell[0]
+           : p->role == XD_ROLE_DRIVEN                                  ? 2 * channels + cell[0]
            : p->role == XD_ROLE_CONTROL_VIDEO ? 2 * channels + (int64_t)cell[1] * cell[2]
            : p->role == XD_ROLE_MASK          ? channels + (int64_t)cell[1] * cell[2]
                                               : 0;

@@ -146,6 +146,11 @@ typedef enum xd_image_role {
      * with grey in the masked area, then the mask, with one channel for each pixel of a latent
      * cell. */
     XD_ROLE_MASK,
+    /* A pose video and a face video drive the character of the image. The latents have a frame for
+     * the image before the video's. The additional channels are a mask of given frames, the latents
+     * of the image and of a video that has the given frames, and the latents of the pose video. A
+     * control video and its mask give all frames outside the mask. */
+    XD_ROLE_DRIVEN,
     /* The transformer reads the latents of a control image (edges, depth) in additional channels.
      * If the request also has an image, denoising starts from that image and noise. */
     XD_ROLE_CONTROL,
@@ -265,6 +270,9 @@ typedef struct xd_recipe {
     int           negative_micro;
     int           dynamic_cfg; /* 1: the published examples use dynamic guidance */
     double        fps;         /* default frames per second; 0: the pipeline generates images */
+    /* Default number of frames that are generated together (a segment), and of frames of a segment
+     * with which the next one begins. segment_frames 0: all frames are generated together. */
+    int           segment_frames, segment_overlap;
     /* how a requested number of frames that is a multiple of 4 is changed: 1: one more frame is
      * generated; 0: three fewer */
     int           frames_up;

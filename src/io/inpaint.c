@@ -167,6 +167,13 @@ xd_status xd_image_fill(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64
     return XD_OK;
 }
 
+xd_status xd_image_inset(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e)
+{
+    double ratio = (double)to_w / (double)to_h, own = (double)w / (double)h;
+    return resize_into(rgb, w, h, ratio < own ? to_w : w * to_h / h,
+                       ratio >= own ? to_h : h * to_w / w, to_w, to_h, e);
+}
+
 xd_status xd_image_cover(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e)
 {
     double ratio = (double)to_w / (double)to_h, own = (double)w / (double)h;

@@ -26,6 +26,9 @@ xd_status xd_image_crop(uint8_t **rgb, int64_t w, xd_box box, xd_err *e);
 /* Resizes the image to fit into the new size, centres it, and fills the margins with copies of its
  * edge pixels (resize_mode="fill"). */
 xd_status xd_image_fill(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e);
+/* Resizes the image to fit into the new size, centred, and fills the rest with black. */
+xd_status xd_image_inset(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
+                         xd_err *e);
 /* Resizes the image to cover the new size and crops it to the centre (resize_mode="crop"). */
 xd_status xd_image_cover(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                          xd_err *e);

@@ -765,6 +765,7 @@ static void run_piece(xd_denoise *f, piece w)
                          .txt = text_of(f, &lay, w),
                          .extra = is_first(f) && f->extra.nd ? xd_denoise_part(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
+                         .face = reads_negative(f, w.pass) ? NULL : j->face,
                          .t = j->samp.time[w.step],
                          .audio_t = xd_job_audio_sampling(f->j)->time[w.step],
                          .next = j->next_time ? j->next_time + w.step : NULL,

@@ -309,8 +309,9 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
         xd_rng_normal(g, start, image_numbers(j));
     else if (start && g->torch)
         memcpy(start, sample, (size_t)image_numbers(j) * sizeof *sample);
-    /* If the request gives the noise, diffusers draws no noise from its generator. */
-    if (!j->given_noise || !g->torch)
+    /* If the request gives the noise, diffusers draws no noise from its generator. Later segments
+     * of a video continue the first segment's random numbers. */
+    for (int i = j->given_noise && g->torch; i <= j->segment; i++)
         xd_rng_normal(g, noise, j->numbers);
     if (!g->torch)
         draw_sides(j, g, sides);
@@ -378,11 +379,11 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->noise.rng, seed);
         draw(j, &f->rng, noise, sample, start, sample + image_numbers(j));
-        if (given)
+        if (given && !j->segment)
             memcpy(noise, given, (size_t)j->numbers * sizeof *noise);
         else
             set_frames_first(f, noise);
-        xd_callback_latents(j, j->enlarged ? "upsampled_noise" : "noise", 0, noise);
+        xd_callback_latents(j, j->enlarged ? "upsampled_noise" : "noise", j->segment, noise);
         if (j->moments)
             xd_latents_sample(j, j->moments, sample);
         else /* a benchmark without an image uses zeros */

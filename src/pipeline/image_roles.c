@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "families/help.h"
+#include "pipeline/context.h"
 #include "pipeline/prior.h"
 
 static const xd_role_row rows[] = {
@@ -47,6 +49,14 @@ static const xd_role_row rows[] = {
                                 .read = xd_role_control_video_read,
                                 .encode = xd_role_control_video_encode,
                                 .channels = xd_role_control_video_channels },
+    [XD_ROLE_DRIVEN] = { .needs = "the image of a character",
+                         .keeps = 1,
+                         .reads_control_video = 1,
+                         .drives = 1,
+                         .read = xd_role_driven_read,
+                         .encode = xd_role_driven_encode,
+                         .channels = xd_role_driven_channels,
+                         .follow = xd_role_driven_follow },
     [XD_ROLE_CONDITIONS] = { .conditions = 1,
                              .read = xd_role_conditions_read,
                              .encode = xd_role_conditions_encode },
@@ -128,9 +138,41 @@ int xd_role_drop_images(const xd_role_row *role, xd_request *r)
     return 1;
 }
 
+void xd_role_count(const xd_role_row *role, const xd_request *r, int64_t frames[XD_MAXREFS])
+{
+    xd_pixel_source pose = xd_input_video_pose(r);
+    if (role->conditions)
+        xd_role_conditions_count(r, frames);
+    if (role->drives)
+        frames[0] = pose.file || pose.pixels ? xd_input_video_count(&pose) : 0;
+}
+
+void xd_role_count_given(xd_context *ctx, const xd_request *r)
+{
+    xd_role_count(xd_role_of_request(&ctx->model, r), r, ctx->image_frames);
+}
+
+/* Refuses the options of a role that drives a character. */
+static xd_status refuse_driving(const xd_job *j, xd_err *e)
+{
+    const xd_request_driving *d = &j->r->driving;
+    const char *what = d->pose_video || d->pose_frames       ? "pose_video"
+                       : d->face_video || d->face_frames     ? "face_video"
+                       : d->mode                             ? "mode"
+                       : d->segment_frame_length             ? "segment_frame_length"
+                       : d->prev_segment_conditioning_frames ? "prev_segment_conditioning_frames"
+                                                             : NULL;
+    return what && !j->role->drives
+               ? xd_fail(e, XD_EINVAL, "%s is for %s; %s does not drive a character by videos",
+                         what, xd_family_says(XD_WORD_DRIVES), j->ctx->model.recipe->name)
+               : XD_OK;
+}
+
 xd_status xd_role_check(xd_job *j, xd_err *e)
 {
-    xd_status s = xd_role_control_check(j, e);
+    xd_status s = refuse_driving(j, e);
+    if (s == XD_OK)
+        s = xd_role_control_check(j, e);
     if (s == XD_OK)
         s = xd_role_sides_check(j, e);
     if (s == XD_OK)
@@ -160,6 +202,7 @@ void xd_role_close(xd_job *j)
                                &j->start_moments,  &j->last_image,      &j->condition,
                                &j->encoder_pixels, &j->ref_tokens,      &j->part_pixels[0],
                                &j->part_pixels[1], &j->part_moments[0], &j->part_moments[1] };
+    xd_role_driven_close(j);
     free(j->frame_spans), j->frame_spans = NULL;
     free(j->frame_strength), j->frame_strength = NULL;
     uint8_t **const bytes[] = { &j->mask, &j->paste.rgb, &j->paste.grey, &j->levels };

@@ -23,6 +23,9 @@ typedef struct xd_role_row {
     /* 1: the transformer reads a control video, its mask, and reference images in addition to the
      * noise */
     int         reads_control_video;
+    /* 1: a pose video and a face video drive the character of the image, and a long video is
+     * generated in segments */
+    int         drives;
     int         reads_video; /* 1: the VAE encodes a video in which the images are frames */
     /* 1: the images or videos are frames of the result that the request fixes */
     int         conditions;
@@ -39,6 +42,10 @@ typedef struct xd_role_row {
      * before the call. `sample` contains the image's latents [C,h,w], sampled from the Gaussian
      * that the VAE computed. If `channels` is NULL, the transformer has no additional channels. */
     void        (*channels)(const xd_job *j, const float *sample, float *out);
+    /* Prepares the inputs of segment j->segment. A segment that follows another one continues its
+     * last frames, F32 [overlap,H,W,3] on the replica's first rank. `s` is this rank's status so
+     * far. The call is collective over the ranks of the replica. */
+    xd_status   (*follow)(xd_job *j, xd_arena *a, const float *last, xd_status s, xd_err *e);
 } xd_role_row;
 
 /* Returns the table row for the role that images have in the pipeline p. `masked` is 1 if the
@@ -84,11 +91,21 @@ xd_status          xd_role_conditions_place(xd_job *j, xd_err *e);
 /* Sets the time and the strength of each latent frame, j->frame_s and j->frame_strength. Call
  * xd_role_conditions_frames after j->cells is set. */
 xd_status          xd_role_conditions_frames(xd_job *j, xd_err *e);
-/* Counts the frames of each given image or video, on the rank that reads them.
- * If a file cannot be read, its number of frames becomes 1; a later call reports the failure. */
+/* Counts the frames of each given image or video, or of a pose video, on the rank that reads them,
+ * if the role depends on them. If a file cannot be read, its number of frames becomes 1; a later
+ * call reports the failure. */
+void      xd_role_count(const xd_role_row *role, const xd_request *r, int64_t frames[XD_MAXREFS]);
 void               xd_role_conditions_count(const xd_request *r, int64_t frames[XD_MAXREFS]);
 /* Counts the frames of given images and videos before the time of a request is predicted. */
-void               xd_role_conditions_take(xd_context *ctx, const xd_request *r);
+void      xd_role_count_given(xd_context *ctx, const xd_request *r);
+/* Checks the videos and options of a role that drives a character; refuse_driving refuses them for
+ * other roles. */
+xd_status xd_role_driven_check(xd_job *j, xd_err *e);
+/* Sets the numbers of frames of the result and of its segments. Sets *latents to the number of
+ * latent frames of a segment. */
+xd_status xd_role_driven_frames(xd_job *j, int64_t *latents, xd_err *e);
+/* Sets j->face to the pixels of the face video in segment j->segment. */
+xd_status xd_role_driven_face(xd_job *j, xd_err *e);
 /* Draws the noise [t,C,h,w] of a video and of the given latent frames before it, and the random
  * numbers with which latents of given images are sampled. The numbers are drawn in the order of
  * diffusers. The array samples[i] for image i is malloc'ed. If `samples` is NULL, the numbers are

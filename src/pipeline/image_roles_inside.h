@@ -61,6 +61,15 @@ void      xd_role_sides_channels(const xd_job *j, const float *sample, float *ou
 xd_status xd_role_control_video_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_video_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_control_video_channels(const xd_job *j, const float *sample, float *out);
+/* The image, the pose video, the face video, and a control video with its mask are read to
+ * j->driven. The image is encoded to j->leading_moments, the pose video of each segment to
+ * j->driven.pose, and the video that the first segment continues to j->part_moments[0]; that of a
+ * later segment is encoded to j->part_moments[1]. */
+xd_status xd_role_driven_read(xd_job *j, xd_err *e);
+xd_status xd_role_driven_encode(xd_job *j, xd_arena *a, xd_err *e);
+xd_status xd_role_driven_follow(xd_job *j, xd_arena *a, const float *last, xd_status s, xd_err *e);
+void      xd_role_driven_channels(const xd_job *j, const float *sample, float *out);
+void      xd_role_driven_close(xd_job *j);
 /* The given images and videos are read to j->ref_pixels, and encoded to j->leading_moments. */
 xd_status xd_role_conditions_read(xd_job *j, xd_err *e);
 xd_status xd_role_conditions_encode(xd_job *j, xd_arena *a, xd_err *e);

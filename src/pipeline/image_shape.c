@@ -26,13 +26,12 @@ static xd_status size_of(const xd_request *r, int k, xd_grid *size)
     return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
 }
 
-/* Reads the size of the control video's first frame. */
-static xd_status video_size(const xd_request *r, xd_grid *size)
+/* Reads the size of a video's first frame. */
+static xd_status video_size(xd_pixel_source of, xd_grid *size)
 {
-    xd_pixel_source of = xd_input_video_control(r);
-    xd_input_video  v;
-    uint8_t        *rgb = NULL;
-    xd_status       s = xd_input_video_open(&v, &of, NULL);
+    xd_input_video v;
+    uint8_t       *rgb = NULL;
+    xd_status      s = xd_input_video_open(&v, &of, NULL);
     if (s == XD_OK)
         s = xd_input_video_next(&v, &rgb, &size->cols, &size->rows, NULL);
     s = s == XD_OK && !rgb ? XD_EINVAL : s;
@@ -89,10 +88,12 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
     xd_grid          size, own;
     int              by = p->sized_by == XD_SIZED_BY_LAST ? (int)xd_job_images(r) - 1 : 0;
     int              video = xd_role_of(p, 0)->reads_control_video;
-    if (video ? !xd_job_has_control_video(r) : !xd_job_has_image(r) && !xd_job_has_control(r))
+    xd_pixel_source  of = xd_role_of(p, 0)->drives ? xd_input_video_pose(r)
+                                                   : xd_input_video_control(r);
+    if (video ? !of.file && !of.pixels : !xd_job_has_image(r) && !xd_job_has_control(r))
         return;
     if ((r->height && r->width) || ctx->model.dit_info.fixed || r->images.padding_mask_crop >= 0 ||
-        (video ? video_size(r, &own) : size_of(r, by, &own)) != XD_OK)
+        (video ? video_size(of, &own) : size_of(r, by, &own)) != XD_OK)
         return;
     size = own;
     if (p->sized_by) {

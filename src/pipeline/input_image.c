@@ -6,6 +6,8 @@
 #include "base/record.h"
 #include "io/image.h"
 
+enum { MOST_FRAMES = 1 << 20 }; /* maximum number of frames that are counted in a file */
+
 enum { MOST_SIDE = 1 << 20 };
 
 static xd_status check_pixels(const xd_image *i, const char *name, int video, xd_err *e)
@@ -150,6 +152,39 @@ xd_pixel_source xd_input_video_control(const xd_request *r)
 {
     return xd_pixel_source_of("control_video", "control_frames", r->images.control_video,
                               r->images.control_frames);
+}
+
+xd_pixel_source xd_input_video_pose(const xd_request *r)
+{
+    return (xd_pixel_source){ "pose_video", "pose_frames", r->driving.pose_video,
+                              r->driving.pose_frames };
+}
+
+xd_pixel_source xd_input_video_face(const xd_request *r)
+{
+    return (xd_pixel_source){ "face_video", "face_frames", r->driving.face_video,
+                              r->driving.face_frames };
+}
+
+xd_pixel_source xd_input_video_mask(const xd_request *r)
+{
+    return (xd_pixel_source){ "mask_image", "mask_pixels", r->images.mask_image,
+                              r->images.mask_pixels };
+}
+
+int64_t xd_input_video_count(const xd_pixel_source *of)
+{
+    xd_input_video v;
+    uint8_t       *rgb = NULL;
+    int64_t        n = 0, w, h;
+    xd_status      s = xd_input_video_open(&v, of, NULL);
+    while (s == XD_OK && n < MOST_FRAMES &&
+           (s = xd_input_video_next(&v, &rgb, &w, &h, NULL)) == XD_OK && rgb) {
+        free(rgb);
+        n++;
+    }
+    xd_input_video_close(&v);
+    return n > 0 ? n : 1;
 }
 
 xd_status xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e)

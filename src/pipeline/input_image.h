@@ -51,6 +51,14 @@ typedef struct xd_input_video {
 } xd_input_video;
 /* Returns the control video of a request. */
 xd_pixel_source xd_input_video_control(const xd_request *r);
+/* Return the pose video and the face video of a request. */
+xd_pixel_source xd_input_video_pose(const xd_request *r);
+xd_pixel_source xd_input_video_face(const xd_request *r);
+/* Returns the mask of a request, an image or a video. */
+xd_pixel_source xd_input_video_mask(const xd_request *r);
+/* Counts the frames of a video. Returns 1 if the video cannot be read, which a later call
+ * reports. */
+int64_t         xd_input_video_count(const xd_pixel_source *of);
 xd_status       xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e);
 /* Reads the next frame of a video to malloc'ed RGB bytes *rgb of *w x *h pixels. After the last
  * frame, sets *rgb to NULL. */

@@ -255,6 +255,11 @@ static xd_status set_frames(xd_job *j, xd_err *e)
         return XD_OK;
     double own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
     j->fps = j->r->fps > 0 ? j->r->fps : own;
+    if (j->role->drives) {
+        xd_status s = xd_role_driven_frames(j, &j->cells[0], e);
+        j->cells[0] += j->leading, j->spare = j->leading;
+        return s;
+    }
     int64_t want = wanted_latents(j, n);
     j->all_frames = xd_vae_frames(&m->vae_info, want);
     j->frames = j->all_frames - m->recipe->drops_frames;
@@ -506,6 +511,8 @@ xd_status xd_job_open_pass(xd_job *j, xd_err *e)
         s = set_sampler(j, e);
     if (s != XD_OK)
         return s;
+    if (j->segments)
+        j->all_steps = j->segments * j->samp.steps;
     j->guidance = r->guidance_scale < 0 ? j->usual.guidance : r->guidance_scale;
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)

@@ -50,6 +50,16 @@ typedef struct xd_pace {
     int    slow;     /* number of slow steps since the last step that was not slow */
 } xd_pace;
 
+/* Videos of a request that drive a character. */
+enum { XD_DRIVE_POSE, XD_DRIVE_FACE, XD_DRIVE_BACK, XD_DRIVE_MASK, XD_DRIVES };
+typedef struct xd_job_driven {
+    /* [n,rows,cols,K] frames of the videos, on rank 0; the face video and the mask, of which each
+     * latent cell has one grey level, also on all other ranks. */
+    uint8_t *video[XD_DRIVES];
+    int64_t  n[XD_DRIVES];
+    float  **pose; /* [segments] moments [t,h,w,2C] of the pose video, on every rank */
+} xd_job_driven;
+
 typedef struct xd_job {
     xd_context               *ctx;
     const xd_request         *r;
@@ -76,7 +86,11 @@ typedef struct xd_job {
     /* sizes that the transformer reads as conditions: with the prompt, and with the negative
      * prompt */
     xd_job_size               sizes[2];
-    int64_t                   frames;   /* frames of the result; 1 for an image */
+    int64_t                   frames; /* frames of the result; 1 for an image */
+    /* Number of segments in which a video is generated, one after the other, and the index of the
+     * current segment. segments 0: all frames are generated together. */
+    int                       segments, segment;
+    int64_t                   overlap;  /* number of frames that two segments share */
     int                       channels; /* channels of the result's pixels, 3 or 4 (with alpha) */
     /* Number of frames that the autoencoder decodes, of which only the last `frames` frames are
      * kept. */
@@ -245,6 +259,10 @@ typedef struct xd_job {
     float         *frame_strength;
     /* Weights of the images that the image prior reads (prior.h). */
     double         prior_scale[XD_MAXREFS], prior_pooled_scale[XD_MAXREFS];
+    xd_job_driven driven; /* videos that drive a character (role_driven.c) */
+    /* [all_frames,S,S,3] pixels of the face video in the current segment, on every rank; NULL:
+     * none */
+    float        *face;
     /* Distance in the array hint_scales between the factors of one step and those of the next; 0:
      * all steps use the same factors. */
     int            hint_stride;
@@ -300,6 +318,20 @@ static inline int xd_job_has_mask(const xd_request *r)
 static inline int xd_job_has_control(const xd_request *r)
 {
     return r->images.control_image || r->images.control_pixels;
+}
+static inline int xd_job_has_pose_video(const xd_request *r)
+{
+    return r->driving.pose_video || r->driving.pose_frames;
+}
+static inline int xd_job_has_face_video(const xd_request *r)
+{
+    return r->driving.face_video || r->driving.face_frames;
+}
+/* Returns the number of frames that the autoencoder encodes and decodes together and that are
+ * kept. */
+static inline int64_t xd_job_clip_frames(const xd_job *j)
+{
+    return j->segments ? j->all_frames : j->frames;
 }
 static inline int xd_job_has_control_video(const xd_request *r)
 {

@@ -18,7 +18,7 @@
 
 enum {
     MOST = XD_OPTION_ROWS,
-    MORE = 13 + XD_MAXREFS
+    MORE = 14 + XD_MAXREFS
 }; /* max number of options; of other settings */
 
 static uint64_t of_text(const char *text)
@@ -73,9 +73,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
                                xd_job_images(r),
                                { sized.height, sized.width },
                                { 0 } };
-    if (xd_role_of_request(&ctx->model, r)->conditions && !ctx->world.idle &&
-        ctx->world.used->rank == 0)
-        xd_role_conditions_count(r, agreed->frames);
+    if (!ctx->world.idle && ctx->world.used->rank == 0)
+        xd_role_count(xd_role_of_request(&ctx->model, r), r, agreed->frames);
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     for (int i = 0; i < n; i++)
@@ -90,27 +89,29 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 7] = (uint64_t)(2 * r->images.nmore_control_images + !!r->images.control_pixels);
     name[n + 7] = "control_image";
     mine[n + 8] = r->images.control_frames != NULL, name[n + 8] = "control_video";
+    mine[n + 9] = (uint64_t)(2 * !!r->driving.face_frames + !!r->driving.pose_frames);
+    name[n + 9] = "pose_video";
     /* the following values need no comparison, because all ranks use the values that rank 0
      * sends */
-    mine[n + 9] = (uint64_t)agreed->seed;
-    mine[n + 10] = (uint64_t)agreed->picks;
-    mine[n + 11] = (uint64_t)agreed->size[0];
-    mine[n + 12] = (uint64_t)agreed->size[1];
+    mine[n + 10] = (uint64_t)agreed->seed;
+    mine[n + 11] = (uint64_t)agreed->picks;
+    mine[n + 12] = (uint64_t)agreed->size[0];
+    mine[n + 13] = (uint64_t)agreed->size[1];
     for (int i = 0; i < XD_MAXREFS; i++)
-        mine[n + 13 + i] = (uint64_t)agreed->frames[i];
+        mine[n + 14 + i] = (uint64_t)agreed->frames[i];
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *agreed = (xd_job_agreed){ (int64_t)first[n + 9],
-                               (int)first[n + 10],
+    *agreed = (xd_job_agreed){ (int64_t)first[n + 10],
+                               (int)first[n + 11],
                                (int64_t)first[n + 3],
-                               { (int64_t)first[n + 11], (int64_t)first[n + 12] },
+                               { (int64_t)first[n + 12], (int64_t)first[n + 13] },
                                { 0 } };
     for (int i = 0; i < XD_MAXREFS; i++)
-        agreed->frames[i] = (int64_t)first[n + 13 + i];
-    for (int i = 0; i < n + 9; i++)
+        agreed->frames[i] = (int64_t)first[n + 14 + i];
+    for (int i = 0; i < n + 10; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,
                            "--%s differs from that on rank 0: all ranks need the same flags and "

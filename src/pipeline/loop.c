@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "model/model.h"
 #include "observe/trace.h"
 #include "pipeline/arenas.h"
@@ -141,6 +142,67 @@ static xd_status decode_latents(xd_loop *l, const float *lat, float **rgb, xd_er
     return s == XD_OK ? l->j->ctx->work->decode(l->j, &l->a, lat, rgb, e) : s;
 }
 
+/* ---- segments ------------------------------------------------------------------------------ */
+
+/* Copies a decoded segment [all_frames,H,W,K] to its place in the video rgb, which may be NULL.
+ * Frames that the segment shares with the previous one are that one's. */
+static void put_segment(const xd_job *j, const float *clip, float *rgb)
+{
+    int64_t n = j->size[0] * j->size[1] * j->channels, first = j->segment ? j->overlap : 0;
+    int64_t at = first + j->segment * (j->all_frames - j->overlap),
+            count = xd_min(j->all_frames - first, j->frames - at);
+    if (rgb && count > 0)
+        memcpy(rgb + at * n, clip + first * n, (size_t)(count * n) * sizeof *rgb);
+}
+
+/* Decodes the current segment to its place in the video rgb of the replica's first rank. If `last`
+ * is not NULL, it receives the frames with which the next segment begins. */
+static xd_status decode_segment(xd_loop *l, const float *lat, float *rgb, float *last, xd_err *e)
+{
+    xd_job   *j = l->j;
+    int64_t   n = j->size[0] * j->size[1] * j->channels;
+    int       root = j->ctx->topo.replica->rank == 0;
+    float    *clip = NULL;
+    xd_status s = XD_OK;
+    if (root && !(clip = xd_host_buffer(j->ctx, (size_t)(j->all_frames * n) * sizeof *clip)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a segment of a video");
+    if (j->ctx->plan.vae_rows)
+        s = xd_world_agree_in(j->ctx->topo.replica, j->ctx->world.used->rank, s, e);
+    if (s == XD_OK && xd_vae_on_this_rank(j))
+        s = decode_latents(l, lat, &clip, e);
+    if (s == XD_OK && root && !j->ctx->dev->counts) {
+        put_segment(j, clip, rgb);
+        if (last)
+            memcpy(last, clip + (j->all_frames - j->overlap) * n,
+                   (size_t)(j->overlap * n) * sizeof *last);
+    }
+    free(clip);
+    return s;
+}
+
+/* Denoises image nth segment by segment, and decodes all segments but the last, whose latents `lat`
+ * receives. */
+static xd_status denoise_segments(xd_loop *l, int nth, float *lat, float *rgb, xd_err *e)
+{
+    xd_job   *j = l->j;
+    size_t    bytes = (size_t)(j->overlap * j->size[0] * j->size[1] * j->channels) * sizeof(float);
+    float    *last = j->segments > 1 ? xd_host_buffer(j->ctx, bytes) : NULL;
+    xd_status s = XD_OK;
+    if (j->segments > 1 && !last)
+        s = xd_fail(e, XD_ENOMEM, "no memory for frames of a video");
+    for (j->segment = 0; j->segment < j->segments; j->segment++) {
+        j->steps_before = j->segment * j->samp.steps;
+        s = j->role->follow(j, &l->a, last, s, e);
+        if (s == XD_OK)
+            s = denoise_passes(l, nth, 1, lat, e);
+        if (s != XD_OK || j->segment + 1 == j->segments)
+            break;
+        s = decode_segment(l, lat, rgb, last, e);
+    }
+    free(last);
+    return s;
+}
+
 /* Adds seconds since t0 to the times of an image and of the request. */
 static void add_seconds(xd_loop *l, int nth, const char *part, double t0)
 {
@@ -158,11 +220,16 @@ static xd_status one_latent(xd_loop *l, int nth, float **lat, float **rgb, xd_er
     size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1] * j->channels) * sizeof(float);
     xd_callback_stage(j, "denoise");
     *lat = xd_host_buffer(j->ctx, (size_t)j->numbers * sizeof **lat);
-    xd_status s = denoise_passes(l, nth, 1, *lat, e);
+    int       pixels = !j->r->output.latents_only && j->ctx->topo.replica->rank == 0;
+    xd_status s = XD_OK;
+    if (j->segments && pixels)
+        *rgb = xd_host_buffer(j->ctx, bytes);
+    s = j->segments ? denoise_segments(l, nth, *lat, *rgb, e) : denoise_passes(l, nth, 1, *lat, e);
     if (s != XD_OK)
         return s;
-    if (!j->r->output.latents_only && j->ctx->topo.replica->rank == 0 &&
-        !(*rgb = xd_host_buffer(j->ctx, bytes)))
+    if (!j->segments && pixels)
+        *rgb = xd_host_buffer(j->ctx, bytes);
+    if (pixels && !*rgb)
         return xd_fail(e, XD_ENOMEM, "no memory for an image");
     add_seconds(l, nth, "denoise", t0);
     return XD_OK;
@@ -177,7 +244,9 @@ static xd_status one_image(xd_loop *l, int nth, const float *lat, float **rgb, x
     xd_callback_stage(l->j, "decode");
     if (mine)
         xd_yield_begin(l->j);
-    xd_status s = mine ? decode_latents(l, lat, rgb, e) : xd_yield_follow(l->j, e);
+    xd_status s = !mine            ? xd_yield_follow(l->j, e)
+                  : l->j->segments ? decode_segment(l, lat, *rgb, NULL, e)
+                                   : decode_latents(l, lat, rgb, e);
     xd_yield_end(l->j);
     add_seconds(l, nth, "decode", t0);
     return s;

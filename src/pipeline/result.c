@@ -165,6 +165,14 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"control_video\": ");
         add_name(b, r, r->images.control_video);
     }
+    if (xd_job_has_pose_video(r)) {
+        xd_buf_add(b, ", \"pose_video\": ");
+        add_name(b, r, r->driving.pose_video);
+    }
+    if (xd_job_has_face_video(r)) {
+        xd_buf_add(b, ", \"face_video\": ");
+        add_name(b, r, r->driving.face_video);
+    }
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
     if (j->ctx->enlarger) {
@@ -253,7 +261,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
                j->size[0]);
     if (j->fps > 0)
         xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s",
-                   j->all_frames, j->fps, r->guidance.use_dynamic_cfg ? "true" : "false");
+                   j->segments ? j->frames : j->all_frames, j->fps,
+                   r->guidance.use_dynamic_cfg ? "true" : "false");
     if (j->ctx->model.recipe->layers)
         xd_buf_add(&b, ", \"layers\": %" PRId64, j->frames);
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);

@@ -29,9 +29,8 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-/* Maximum number of latent frames of a video that come before the generated video's; maximum number
- * of frames that are counted in a file. */
-enum { PREFIX = 2, MOST_FRAMES = 1 << 20 };
+/* Maximum number of latent frames of a video that come before the generated video's. */
+enum { PREFIX = 2 };
 
 /* ---- checks ------------------------------------------------------------------------------- */
 
@@ -123,21 +122,6 @@ double xd_role_conditions_noise(const xd_job *j)
 
 /* ---- frames ------------------------------------------------------------------------------- */
 
-static int64_t count_frames(const xd_pixel_source *of)
-{
-    xd_input_video v;
-    uint8_t       *rgb = NULL;
-    int64_t        n = 0, w, h;
-    xd_status      s = xd_input_video_open(&v, of, NULL);
-    while (s == XD_OK && n < MOST_FRAMES &&
-           (s = xd_input_video_next(&v, &rgb, &w, &h, NULL)) == XD_OK && rgb) {
-        free(rgb);
-        n++;
-    }
-    xd_input_video_close(&v);
-    return xd_max(1, n);
-}
-
 /* Returns given image or video i of a request, of which the last image is the last one. */
 static xd_pixel_source source_of(const xd_request *r, int i)
 {
@@ -152,14 +136,8 @@ void xd_role_conditions_count(const xd_request *r, int64_t frames[XD_MAXREFS])
 {
     for (int i = 0; i < XD_MAXREFS; i++) {
         xd_pixel_source of = source_of(r, i);
-        frames[i] = of.file || of.pixels ? count_frames(&of) : 1;
+        frames[i] = of.file || of.pixels ? xd_input_video_count(&of) : 1;
     }
-}
-
-void xd_role_conditions_take(xd_context *ctx, const xd_request *r)
-{
-    if (xd_role_of_request(&ctx->model, r)->conditions)
-        xd_role_conditions_count(r, ctx->image_frames);
 }
 
 xd_status xd_role_conditions_place(xd_job *j, xd_err *e)

@@ -65,6 +65,8 @@ xd_status xd_role_control_video_check(xd_job *j, xd_err *e)
     int64_t          images = xd_job_images(j->r);
     if (!j->role->reads_control_video)
         return refuse_control(j, e);
+    if (j->role->drives)
+        return xd_role_driven_check(j, e);
     if (images > p->references)
         return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d",
                        (long long)images, p->name, p->references);
@@ -176,9 +178,7 @@ static xd_status read_video(xd_job *j, xd_err *e)
             return xd_fail(e, XD_ENOMEM, "no memory for a control video");
     if (masked && !(j->levels = calloc(1, level_bytes(j))))
         return xd_fail(e, XD_ENOMEM, "no memory for the mask of a video");
-    xd_pixel_source of[2] = { xd_input_video_control(r),
-                              xd_pixel_source_of("mask_image", "mask_pixels", r->images.mask_image,
-                                                 r->images.mask_pixels) };
+    xd_pixel_source of[2] = { xd_input_video_control(r), xd_input_video_mask(r) };
     xd_status       s = xd_input_video_open(&video.video, &of[0], e);
     if (s == XD_OK && masked)
         s = xd_input_video_open(&mask.video, &of[1], e);

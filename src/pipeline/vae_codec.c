@@ -69,7 +69,8 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         xd_vae_shards_close(&s);
         return;
     }
-    int64_t   n = s.own.n, cell = j->size[0] / h, first = j->all_frames - j->frames,
+    int64_t   kept = xd_job_clip_frames(j);
+    int64_t   n = s.own.n, cell = j->size[0] / h, first = j->all_frames - kept,
               pixels[4] = { j->all_frames, n * cell, W, j->channels };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ T, n, w, C });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, pixels)
@@ -92,11 +93,11 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         m->vae.vae->decode(x, net, in, out);
     x->decoding = NULL;
     if (s.bands > 1)
-        for (int64_t t = 0; t < j->frames; t++)
+        for (int64_t t = 0; t < kept; t++)
             xd_vae_shards_gather(&s, xd_rows(out, first + t, 1), row, cell,
                                  rgb ? rgb + t * j->size[0] * row : NULL);
     else if (s.whole)
-        xd_get(x, rgb, xd_rows(out, first, j->frames));
+        xd_get(x, rgb, xd_rows(out, first, kept));
     xd_vae_shards_close(&s);
     xd_arena_rewind(x->tmp, mark);
 }
@@ -238,7 +239,8 @@ int xd_vae_encodes(const xd_job *j)
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
     int         all = j->role->reads_video || j->role->reads_control_video;
-    xd_vae_clip clip = { .frames = all ? j->frames : 1, .pixels = { j->size[0], j->size[1] } };
+    xd_vae_clip clip = { .frames = all ? xd_job_clip_frames(j) : 1,
+                         .pixels = { j->size[0], j->size[1] } };
     for (int i = 0; i < j->nconditions; i++)
         clip.frames = xd_max(clip.frames, j->conditions[i].frames);
     size_t    one;
@@ -350,6 +352,31 @@ xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
     for (int i = 0; i < 2; i++)
         if (pixels[i])
             free(*pixels[i]), *pixels[i] = NULL;
+    return s;
+}
+
+xd_status xd_vae_encode_own_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels,
+                                 float **moments, xd_status s, xd_err *e)
+{
+    const xd_vae_info *v = &j->ctx->model.vae_info;
+    xd_comm           *c = j->ctx->topo.replica;
+    int                all = j->ctx->plan.vae_rows, me = j->ctx->world.used->rank;
+    float            **of[2] = { pixels, NULL };
+    int64_t            cells = clip->pixels.rows / v->cell[1] * (clip->pixels.cols / v->cell[2]);
+    int64_t            n = 2 * v->channels * cells * xd_vae_latents(v, clip->frames);
+    int64_t in = clip->frames * clip->pixels.rows * clip->pixels.cols * channels_of(clip);
+    *moments = xd_host_buffer(j->ctx, (size_t)n * sizeof **moments);
+    if (s == XD_OK && (!*moments || (all && !allocate_pixels(j->ctx, of, in))))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a video to encode");
+    s = xd_world_agree_in(c, me, s, e);
+    if (s == XD_OK && all && c->size > 1)
+        s = xd_world_wait(c, c->ops->bcast(c, xd_view(*pixels, XD_F32, 1, &in), 0), e);
+    if (s == XD_OK && (all || c->rank == 0))
+        s = j->ctx->work->encode_clip(j, a, clip, of, *moments, e);
+    s = s == XD_ECOMM ? s : xd_world_agree_in(c, me, s, e);
+    if (s == XD_OK && !all && c->size > 1)
+        s = xd_world_wait(c, c->ops->bcast(c, xd_view(*moments, XD_F32, 1, &n), 0), e);
+    free(*pixels), *pixels = NULL;
     return s;
 }
 

@@ -47,6 +47,11 @@ xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **
  * ranks that decode images. All ranks must call xd_vae_encode_clip. */
 xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                              float **moments, xd_err *e);
+/* Encodes a clip of this replica, of which the first rank of the replica passes all frames, like
+ * xd_vae_encode_clip. `s` is this rank's status so far. The call is collective over the ranks of
+ * the replica. */
+xd_status xd_vae_encode_own_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels,
+                                 float **moments, xd_status s, xd_err *e);
 /* Computes the moments for xd_vae_encode_clip on a rank that holds the clip's pixels. The call is
  * collective over the ranks that encode together. */
 xd_status xd_vae_compute_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],

@@ -98,7 +98,7 @@ static void copy_request(chooser *c)
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     xd_image_shape_take(c->ctx, &c->r);
-    xd_role_conditions_take(c->ctx, &c->r);
+    xd_role_count_given(c->ctx, &c->r);
     if (xd_role_drop_images(role, &c->r))
         c->r.images.strength = 0; /* strength with an image applies only with a mask */
     if (!c->r.nprompts)

@@ -40,6 +40,8 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
              "last_image");
     add_word(b, &n, role->reads_control, "control_image");
     add_word(b, &n, role->reads_control_video, "control_video");
+    add_word(b, &n, role->drives, "pose_video");
+    add_word(b, &n, role->drives, "face_video");
     add_word(b, &n, m->prior != NULL, "redux_image");
     add_word(b, &n, xd_role_of_model(m, 1)->starts, "strength");
     xd_buf_add(b, "], \"needs\": [");
@@ -48,6 +50,8 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
              "mask_image");
     add_word(b, &needed, role->reads_video && frames_read(m) > 1, "last_image");
     add_word(b, &needed, role->reads_control, "control_image");
+    add_word(b, &needed, role->drives, "pose_video");
+    add_word(b, &needed, role->drives, "face_video");
     xd_buf_add(b, "], \"images\": %d", !reads ? 0 : p->references > 0 ? p->references : 1);
     xd_buf_add(b, ", \"control_images\": %d",
                m->dit_info.sides ? m->dit_info.sides : role->reads_control);

@@ -95,7 +95,7 @@ static void set_request(xd_plans *p)
         /* Plans depend on whether there is a negative prompt, not on its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
-    xd_role_conditions_take(&p->g->ctx, &p->r);
+    xd_role_count_given(&p->g->ctx, &p->r);
     xd_role_drop_images(xd_role_of_request(&p->g->ctx.model, &p->r), &p->r);
 }
 

@@ -66,6 +66,8 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain = 0.1f, *mean = 1;
     else if (t->nd == 1)
         *gain = 0.1f;
+    else if (strncmp(t->name, "motion_encoder.", 15) == 0)
+        *gain = 1.0f; /* the network divides by the root of the inputs itself */
     else if (ends(t->name, "mel_basis"))
         *gain = 0.1f, *mean = 0.3f; /* sums of magnitudes, whose logarithm is taken */
     else if (ends(t->name, "relative_attention_bias.weight"))

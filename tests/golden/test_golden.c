@@ -253,6 +253,10 @@ static const char *const all[] = { "alpha",
                                    "vace-images",
                                    "vace-lora",
                                    "vace-five",
+                                   "animate",
+                                   "animate-one",
+                                   "animate-five",
+                                   "animate-lora",
                                    "skyreels",
                                    "skyreels-df",
                                    "skyreels-df-lora",
@@ -375,8 +379,9 @@ typedef struct run {
     char        control_2[1024]; /* what the second control network reads */
     char        video[1024];     /* the control video's folder */
     char        masks[1024];     /* the folder of its mask */
-    char        ways[1024];      /* of attention: a list, or a table's file */
-    char        redux[2][1024];  /* what a prior reads */
+    char        pose[1024], face[1024]; /* folders of videos that drive a character */
+    char        ways[1024];             /* of attention: a list, or a table's file */
+    char        redux[2][1024];         /* what a prior reads */
     const char *more[1], *more_control[1], *more_redux[1];
     int         image; /* which image the loop is at; -1 before the first */
     double      worst[NSTAGE];
@@ -421,14 +426,19 @@ static ref reference(const run *r, int stage, int step)
     case POOLED: return step == 0 ? ref_get(r->st, "%s", name) : none;
     case NEGATIVE:
     case NEGATIVE_POOLED: return ref_get(r->st, "%s", name);
-    case NOISE: /* of a run that starts from an image there is none */
+    case NOISE:   /* of a run that starts from an image there is none */
+        if (step) /* a later segment of a video */
+            return ref_get(r->st, "noise.%d.%d", r->image, step);
         return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
     case UPSAMPLED:
     case UPSAMPLED_NOISE: return ref_get(r->st, "%s.%d", name, r->image);
     case AUDIO_NOISE: return ref_get(r->st, "%s.%d", name, r->image);
     case AUDIO: return ref_get(r->st, "%s.%d.%d", name, r->image, step);
     case SOUND: return ref_get(r->st, "%s.%d", name, step);
-    case CONDITION: return r->image == 0 ? ref_get(r->st, "%s", name) : none;
+    case CONDITION:
+        return r->image ? none
+               : step   ? ref_get(r->st, "%s.%d", name, step)
+                        : ref_get(r->st, "%s", name);
     case LATENTS: return ref_get(r->st, "latents.%d.%d", r->image, step);
     default: return ref_get(r->st, "image.%d", r->image);
     }
@@ -466,7 +476,7 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
     int  stage = stage_of(name);
     if (stage < 0)
         return;
-    r->image += stage == NOISE;
+    r->image += stage == NOISE && step == 0;
     ref want = reference(r, stage, step);
     if (want.v) {
         r->worst[stage] = fmax(r->worst[stage], apart(r, stage, data, nd, d, &want));
@@ -475,12 +485,21 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
     ref_free(&want);
 }
 
+/* How many segments of a video follow the first one. */
+static int segments_of(const run *r, const char *name)
+{
+    int n = 0;
+    while (has(r, "%s.%d", name, n + 1))
+        n++;
+    return n;
+}
+
 /* How many comparisons of a stage a whole run makes. */
 static int expected(const run *r, int stage)
 {
     const char *name = stages[stage].name;
     switch (stage) {
-    case NOISE: return has(r, "noise.0") ? r->images : 0;
+    case NOISE: return has(r, "noise.0") ? r->images + segments_of(r, "noise.0") : 0;
     case LATENTS: return r->images * r->steps;
     case UPSAMPLED:
     case UPSAMPLED_NOISE: return has(r, "%s.0", name) ? r->images : 0;
@@ -491,6 +510,7 @@ static int expected(const run *r, int stage)
     case IDS:
     case IDS_2:
     case IDS_3: return has(r, "%s", name) + has(r, "negative_%s", name);
+    case CONDITION: return has(r, "%s", name) + segments_of(r, name);
     default: return has(r, "%s", name);
     }
 }
@@ -591,6 +611,11 @@ static void ask_control(const run *r, xd_request *q)
     q->images.control_mode = js_maybe_text(r->js, "control_mode");
     q->images.control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
     q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
+    q->driving.pose_video = xd_json_get(r->js, "pose_video") ? r->pose : NULL;
+    q->driving.face_video = xd_json_get(r->js, "face_video") ? r->face : NULL;
+    q->driving.segment_frame_length = (int)js_maybe(r->js, "segment_frame_length");
+    q->driving.prev_segment_conditioning_frames =
+        (int)js_maybe(r->js, "prev_segment_conditioning_frames");
 }
 
 static void ask_redux(const run *r, xd_request *q)
@@ -734,6 +759,8 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->control, sizeof r->control, "%s/%s/control.png", dir, name);
     snprintf(r->video, sizeof r->video, "%s/%s/video", dir, name);
     snprintf(r->masks, sizeof r->masks, "%s/%s/mask", dir, name);
+    snprintf(r->pose, sizeof r->pose, "%s/%s/pose", dir, name);
+    snprintf(r->face, sizeof r->face, "%s/%s/face", dir, name);
     snprintf(r->control_2, sizeof r->control_2, "%s/%s/control_2.png", dir, name);
     r->more[0] = xd_json_get(r->js, "clip") ? r->video : r->second;
     r->more_control[0] = r->control_2;

@@ -94,7 +94,8 @@ xd_st    *open_form(const char *forms, const char *name, xd_dtype want, part *p,
 
 /* The transformers of videos against the forms "FOLDER/NAME" of tests/golden, in f32 or bf16. Reads
  * what a form has of: latents, extra, text, grid, time, step, held, scales, fps, real, face.
- * `seen`, if not NULL, gets the state behind the last block, and how many rows of text it begins with. */
+ * `seen`, if not NULL, gets the state behind the last block, and how many rows of text it begins
+ * with. */
 void run_forms(const char *const *forms, size_t n, xd_dtype want,
                void (*seen)(xd_exec *x, xd_tensor h, int64_t ntxt));
 

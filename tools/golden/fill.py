@@ -40,6 +40,8 @@ def scale_of(name, shape):
         return 0.7, 0.0
     if name.endswith(("shared.weight", "pos_embedding", "register_tokens")):
         return 1.0, 0.0
+    if name.startswith("motion_encoder."):  # which divides by the root of the inputs itself
+        return 1.0, 0.0
     gain = np.float32(0.9) / np.sqrt(np.float32(np.prod(shape[1:])))
     if name.endswith("decoder.conv_out.conv.weight"):
         gain *= np.float32(0.15)

@@ -37,8 +37,8 @@ xd_status xd_face_config(xd_face_cfg *c, const xd_json *obj, xd_err *e)
         char   key[24];
         double v = (double)usual_channels(side);
         snprintf(key, sizeof key, "%lld", (long long)side);
-        if (!xd_json_null(own) && (!xd_json_number(xd_json_get(own, key), &v) || !(v >= 1) ||
-                                   v > 65536 || v != floor(v)))
+        if (!xd_json_null(own) &&
+            (!xd_json_number(xd_json_get(own, key), &v) || !(v >= 1) || v > 65536 || v != floor(v)))
             return xd_fail(e, XD_EFORMAT,
                            "transformer: motion_encoder_channel_sizes needs a number of channels "
                            "from 1 to 65536 for the side %s",
@@ -121,8 +121,7 @@ static void motion_weights(xd_decl *d, const xd_face_cfg *c, xd_face_weights *w)
                                        .bias = 1 });
         xd_w_leave(d);
     }
-    xd_w_vec(d, &w->directions, "motion_synthesis_weight", 2,
-             (int64_t[]){ c->vector, c->motions });
+    xd_w_vec(d, &w->directions, "motion_synthesis_weight", 2, (int64_t[]){ c->vector, c->motions });
     xd_w_leave(d);
 }
 
@@ -390,7 +389,7 @@ static void repeat_row(xd_exec *x, xd_tensor out, xd_tensor row)
 
 static void fill_zeros(void *ctx, float *buf)
 {
-    memset(buf, 0, (size_t) * (const int64_t *)ctx * sizeof *buf);
+    memset(buf, 0, (size_t)*(const int64_t *)ctx * sizeof *buf);
 }
 
 xd_tensor xd_face_read(xd_exec *x, const xd_face_cfg *c, const xd_face_weights *w, int64_t dim,

@@ -129,6 +129,29 @@ static const xd_recipe controlled = {
     .references = 16,
 };
 
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * WanAnimatePipeline.__call__. The pipeline's examples write 30 frames per second. */
+static const xd_recipe driven = {
+    .name = "wan-animate",
+    .pipelines = { "WanAnimatePipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { UMT5, FRAME_ENCODER },
+    .ntext = 2,
+    .steps = 20,
+    .guidance = 1,
+    .max_text = 512,
+    .max_shift = 1.15,
+    .fps = 30,
+    .segment_frames = 77,
+    .segment_overlap = 1,
+    .frames_up = 1,
+    .channels_first = 1,
+    .caption = xd_caption_clean,
+    .role = XD_ROLE_DRIVEN,
+    .needs_image = 1,
+};
+
 /* ---- SkyReels-V2 ---------------------------------------------------------------------------- */
 
 /* The members that all recipes of SkyReels-V2 have. The pipelines' examples write 24 frames per
@@ -317,8 +340,8 @@ extern const xd_family xd_family_wan;
 const xd_family xd_family_wan = {
     .title = "Wan",
     .dits = XD_LIST(xd_dit, &xd_dit_wan, &xd_dit_wan_vace, &xd_dit_wan_animate, &xd_dit_skyreels),
-    .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image, &controlled, &skyreels,
-                       &skyreels_forced, &skyreels_image),
+    .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image, &controlled, &driven,
+                       &skyreels, &skyreels_forced, &skyreels_image),
     .key_maps = xd_wan_key_maps,
     .lora_names = xd_wan_lora_names,
     .xdit = &xdit_rows,
