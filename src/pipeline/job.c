@@ -464,6 +464,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
         s = xd_job_audio_sampler(j, &a, e);
     if (s == XD_OK)
         s = xd_job_next_times(j, e);
+    if (j->segments)
+        j->all_steps = j->segments * j->samp.steps;
     free(list);
     return s == XD_OK ? xd_role_sides_scales(j, e) : xd_model_fail_sched(m, s, e);
 }
@@ -511,8 +513,6 @@ xd_status xd_job_open_pass(xd_job *j, xd_err *e)
         s = set_sampler(j, e);
     if (s != XD_OK)
         return s;
-    if (j->segments)
-        j->all_steps = j->segments * j->samp.steps;
     j->guidance = r->guidance_scale < 0 ? j->usual.guidance : r->guidance_scale;
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)

@@ -92,8 +92,7 @@ xd_status xd_role_driven_frames(xd_job *j, int64_t *latents, xd_err *e)
     const xd_request_driving *d = &j->r->driving;
     const xd_recipe          *p = j->ctx->model.recipe;
     int64_t                   cell = j->ctx->model.vae_info.cell[0], each;
-    int64_t                   n = d->segment_frame_length ? d->segment_frame_length
-                                                          : p->segment_frames;
+    int64_t n = d->segment_frame_length ? d->segment_frame_length : p->segment_frames;
     j->overlap = d->prev_segment_conditioning_frames ? d->prev_segment_conditioning_frames
                                                      : p->segment_overlap;
     *latents = (n - 1) / cell + 1;
@@ -118,10 +117,11 @@ xd_status xd_role_driven_frames(xd_job *j, int64_t *latents, xd_err *e)
     if (s != XD_OK)
         return s;
     if (j->frames <= j->overlap)
-        return xd_fail(e, XD_EINVAL,
-                       "%lld frames are too few: the video of %s needs at least %lld; give a longer "
-                       "pose video",
-                       (long long)j->frames, p->name, (long long)(j->overlap + 1));
+        return xd_fail(
+            e, XD_EINVAL,
+            "%lld frames are too few: the video of %s needs at least %lld; give a longer "
+            "pose video",
+            (long long)j->frames, p->name, (long long)(j->overlap + 1));
     j->segments = (int)xd_ceil_div(j->frames - j->overlap, each);
     if (j->segments > 1 && j->r->checkpoint.dir)
         return xd_fail(e, XD_EUNSUPPORTED,
@@ -314,9 +314,7 @@ static xd_status make_clip(const xd_job *j, int k, float **out, xd_err *e)
 
 static xd_vae_clip clip_of(const xd_job *j, int64_t frames)
 {
-    return (xd_vae_clip){ .frames = frames,
-                          .pixels = { j->size[0], j->size[1] },
-                          .whole = 1 };
+    return (xd_vae_clip){ .frames = frames, .pixels = { j->size[0], j->size[1] }, .whole = 1 };
 }
 
 /* Encodes video k of the current segment on all ranks. */

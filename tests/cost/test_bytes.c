@@ -106,6 +106,8 @@ static const sends over_time = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } }
 static const sends normed = {
     .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 }, .squares = { 1, 1 }, .text = 1
 };
+/* Wan Animate's face adapters, whose attention every rank has all rows of */
+static const sends adapter = { .sum = { [IMAGE] = 1 } };
 /* SANA, and with norms over all heads */
 static const sends linear = { .sum = { [IMAGE] = 3 }, .linear = 1 };
 static const sends linear_normed = {
@@ -549,6 +551,9 @@ static const sends *kind_of(const xd_engine *g, int layer)
     if (strcmp(p->def->name, "wan") == 0 || strcmp(p->def->name, "wan-vace") == 0 ||
         strcmp(p->def->name, "ltx") == 0 || strcmp(p->def->name, "skyreels-v2") == 0)
         return &normed;
+    if (strcmp(p->def->name, "wan-animate") == 0)
+        return strncmp(p->def->block(p->w->net.cfg, layer)->name, "face_", 5) == 0 ? &adapter
+                                                                                   : &normed;
     if (strcmp(p->def->name, "ltx2") == 0)
         return xd_json_bool(xd_json_get(p->config, "cross_attn_mod"), &timed) && timed
                    ? &timed_streams

@@ -86,6 +86,12 @@ FEATURES = {
              ("f32", "bf16", "int8")),
     "film": ("image", ["noise", "image=GOLDEN/vace/image.png", "film=GOLDEN/vace/video",
                        "mask=GOLDEN/vace/mask", "influence=1.3"], ("f32", "bf16", "int8")),
+    # two segments
+    "driven": ("image", ["image=GOLDEN/animate/image.png", "drive=GOLDEN/animate", "segment=5"],
+               ("f32", "bf16", "int8")),
+    "replaced": ("image", ["noise", "image=GOLDEN/animate/image.png", "drive=GOLDEN/animate",
+                           "segment=9", "film=GOLDEN/animate-five/video",
+                           "mask=GOLDEN/animate-five/mask"], ("f32", "bf16")),
     "given": ("image", ["image=GOLDEN/{m}/image.png", "film=GOLDEN/{m}/video", "at=0,8",
                         "shares=1,0.6", "frames=25"], ("f32", "bf16", "int8")),
     "placed": ("image", ["image=GOLDEN/ltx2-cond/image.png", "film=GOLDEN/ltx2-cond/video",
@@ -224,6 +230,9 @@ MODELS = [
     ("causal", "skyreels-i2v", WAN, "image"),
     # and of a second hidden state, that of a control video
     ("controlled", "vace vace-five", WAN, "plain film"),
+    # with adapters whose tokens attend to rows of their own frame
+    ("adapted", "animate", WAN, "driven"),
+    ("adapted", "animate-five", WAN, "driven replaced"),
     ("causal", "wan-ti2v", ["cfg", "text=21", "video", "size=96x64", "frames=9"], "image"),
 ]
 

@@ -5,7 +5,7 @@
  *     [side=DIR] [between=S,S] [redux=FILE] [upsampler=DIR] [strength=S]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [perturbed=N] [length=F] [cut=T]
  *     [ratio=R] [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC]
- *     [references=N] [fast=WAYS] [comms=TYPE]
+ *     [references=N] [fast=WAYS] [comms=TYPE] [drive=DIR] [segment=N]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
  * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
@@ -30,6 +30,9 @@
  * film, influence: control_video, conditioning_scale. side: two control networks, the model's and
  * this one, which read the same control image. between: control_guidance_start and _end. skipped:
  * skip_guidance_layers, in every step.
+ *
+ * drive: the folder of pose_video, "pose", and of face_video, "face". segment:
+ * segment_frame_length.
  *
  * redux: an image that a prior, in the model's folder, varies beside the prompt.
  *
@@ -83,15 +86,17 @@ static const char *mask;           /* what is inpainted of it; NULL: there is no
 static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
 /* spatio_temporal_guidance_blocks; NULL: the default */
 static const char *perturbed;
-static const char *skipped;          /* blocks that a third guidance pass skips; NULL: none */
-static const char *places, *shares;  /* frame_index, condition_strength; NULL: default */
-static const char *film, *influence; /* a control video and its factors; NULL: none */
-static const char *redux;            /* what a prior varies; NULL: nothing */
-static const char *side;             /* the second control network; NULL: none */
-static const char *upsampler;        /* the latent upsampler; NULL: none */
-static double      strength = -1;    /* denoise_strength */
-static const char *kind;             /* control_mode; NULL: none */
-static char        between[2][32];   /* control_guidance_start and _end; "": none */
+static const char *skipped;                /* blocks that a third guidance pass skips; NULL: none */
+static const char *places, *shares;        /* frame_index, condition_strength; NULL: default */
+static const char *film, *influence;       /* a control video and its factors; NULL: none */
+static char        pose[1100], face[1100]; /* pose_video, face_video; "": none */
+static int         segment;                /* segment_frame_length */
+static const char *redux;                  /* what a prior varies; NULL: nothing */
+static const char *side;                   /* the second control network; NULL: none */
+static const char *upsampler;              /* the latent upsampler; NULL: none */
+static double      strength = -1;          /* denoise_strength */
+static const char *kind;                   /* control_mode; NULL: none */
+static char        between[2][32];         /* control_guidance_start and _end; "": none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         sounds; /* 1: the model makes sound */
 static int         apart;  /* 1: sound has guidance of its own */
@@ -202,6 +207,9 @@ static void request(xd_request *r, int images)
         r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }
+    r->driving.pose_video = pose[0] ? pose : NULL;
+    r->driving.face_video = face[0] ? face : NULL;
+    r->driving.segment_frame_length = segment;
     r->redux.image = redux;
     r->images.control_image = control;
     r->images.more_control_images = &control;
@@ -604,6 +612,12 @@ static void arguments(int argc, char **argv)
             mask = argv[i] + 5;
         if (strncmp(argv[i], "film=", 5) == 0)
             film = argv[i] + 5;
+        if (strncmp(argv[i], "drive=", 6) == 0) {
+            snprintf(pose, sizeof pose, "%s/pose", argv[i] + 6);
+            snprintf(face, sizeof face, "%s/face", argv[i] + 6);
+        }
+        if (strncmp(argv[i], "segment=", 8) == 0)
+            segment = atoi(argv[i] + 8);
         if (strncmp(argv[i], "at=", 3) == 0)
             places = argv[i] + 3;
         if (strncmp(argv[i], "shares=", 7) == 0)

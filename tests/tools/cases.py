@@ -43,6 +43,7 @@ def check_modules(root, cases):
         table = table_of(tree)
         extra = {"pixart": {"binning"}, "hunyuan": {"forms"}, "wan": {"forms"},
                  "mochi": {"forms"}, "ltx": {"forms"}, "vace": {"forms"},
+                 "animate": {"forms"},
                  "ltx2": {"forms", "connectors", "audio"}, "minimaxh3": {"forms", "audio"},
                  "skyreels": {"forms"}, "qwen": {"forms"}}.get(suite, set())
         check(f"{suite}: its table is in the index", table is None or table | extra == mine,

@@ -44,6 +44,7 @@ static void published_listings(void **state)
 static void refusals(void **state)
 {
     const char *wan = "WanTransformer3DModel", *vace = "WanVACETransformer3DModel";
+    const char *animate = "WanAnimateTransformer3DModel";
     const char *sky = "SkyReelsV2Transformer3DModel";
     (void)state;
     refuses(wan, "{\"qk_norm\":\"rms_norm\"}", XD_EUNSUPPORTED, "'rms_norm'");
@@ -64,6 +65,16 @@ static void refusals(void **state)
     refuses(vace, "{\"in_channels\":36,\"out_channels\":16}", XD_EFORMAT, "in_channels 36");
     refuses(vace, "{\"image_dim\":1280,\"added_kv_proj_dim\":5120}", XD_EUNSUPPORTED,
             "image_dim 1280");
+    refuses(animate, "{\"image_dim\":1280,\"added_kv_proj_dim\":5120,\"num_layers\":33}",
+            XD_EFORMAT, "num_layers 33");
+    refuses(animate, "{\"in_channels\":33}", XD_EFORMAT, "in_channels 33");
+    refuses(animate, "{\"patch_size\":[2,2,2]}", XD_EUNSUPPORTED, "patch_size has 2");
+    refuses(animate, "{\"motion_encoder_size\":500}", XD_EFORMAT, "motion_encoder_size 500");
+    refuses(animate, "{\"motion_encoder_size\":8,\"motion_encoder_channel_sizes\":{\"8\":3}}",
+            XD_EFORMAT, "the side 4");
+    refuses(animate, "{\"face_encoder_num_heads\":0}", XD_EFORMAT, "face_encoder_num_heads");
+    refuses(animate, "{\"inject_face_latents_blocks\":0}", XD_EFORMAT,
+            "inject_face_latents_blocks");
     refuses(sky, "{\"num_frame_per_block\":5}", XD_EUNSUPPORTED, "num_frame_per_block 5");
     refuses(sky, "{\"image_dim\":1280}", XD_EFORMAT, "added_kv_proj_dim 0");
 }
