@@ -17,10 +17,12 @@ int xd_preview_asked(const xd_job *j)
 
 /* Returns 1 if a preview is made after this step. Of n evenly spaced previews, number k is made
  * after step round(k steps / (n + 1)). If two previews would be made after the same step, only one
- * is made. The last step has no preview, because the image itself follows. */
+ * is made. The last step has no preview, because the image itself follows. The steps are those of
+ * all segments of a video. */
 int xd_preview_due(const xd_job *j, int step)
 {
-    int64_t n = j->r->previews.count, steps = j->samp.steps, at = step + 1;
+    int64_t n = j->r->previews.count, at = step + 1 + j->segment * j->samp.steps;
+    int64_t steps = j->segments ? j->segments * j->samp.steps : j->samp.steps;
     if (j->r->previews.every > 0 && at % j->r->previews.every == 0)
         return 1;
     for (int64_t k = 1; k <= n && at < steps; k++)

@@ -19,6 +19,7 @@
 #include "model/component.h"
 #include "pipeline/arenas.h"
 #include "pipeline/denoise.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
@@ -780,6 +781,12 @@ int main(int argc, char **argv)
     r.images.strength = r.images.mask_image && argc < 5 ? 1 : 0;
     if (argc > 2 && strstr(argv[2], "control.png"))
         r.images.control_image = argv[2], r.images.image = NULL;
+    if (xd_role_of(g->ctx.model.recipe, 0)->drives) { /* videos, which are not read */
+        r.images.image = "image.png";
+        r.driving.pose_video = r.driving.face_video = "video.mp4";
+        r.num_frames = r.driving.segment_frame_length = 9;
+        g->ctx.unread = 1;
+    }
     if (g->ctx.model.dit_info.hints && !g->ctx.model.dit_info.sides) {
         r.images.control_video = r.images.image, r.images.image = r.images.mask_image;
         r.images.mask_image = NULL, r.images.strength = 0;
