@@ -38,7 +38,11 @@ static const xd_api_req_field fields[] = {
     { "reference_images", NULL, "image" },
     { "control_video", NULL, "control_video" },
     { "video", NULL, "control_video" },
+    { "background_video", NULL, "control_video" },
     { "mask", NULL, "mask_image" },
+    { "mask_video", NULL, "mask_image" },
+    { "pose_video", NULL, "pose_video" },
+    { "face_video", NULL, "face_video" },
     { NULL, NULL, NULL },
 };
 

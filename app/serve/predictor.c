@@ -144,6 +144,7 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
         r.redux.nmore_images = f->redux_images.n - 1;
     }
     r.images.control_video = f->control_video;
+    r.driving.pose_video = f->pose_video, r.driving.face_video = f->face_video;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);
     k->planned[mode] = best ? best->request_s : -1;

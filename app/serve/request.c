@@ -285,7 +285,8 @@ static void check_image(xd_api_req *r, const char *option, const char *path)
 {
     int64_t w, h;
     xd_err  e = { 0 };
-    int     video = strcmp(option, "control_video") == 0 ||
+    int     video = strcmp(option, "control_video") == 0 || strcmp(option, "pose_video") == 0 ||
+                    strcmp(option, "face_video") == 0 ||
                     (strcmp(option, "mask") == 0 && strcmp(r->kind, "video") == 0);
     /* An image that determines frames of a video may be a video. */
     video |= strcmp(option, "image") == 0 && strcmp(r->kind, "video") == 0 &&

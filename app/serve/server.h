@@ -124,7 +124,7 @@ void        xd_api_req_size(xd_api_req *r, const char *size);
 void        xd_api_req_lora(xd_api_req *r, const char *value);
 /* Add an input image to the request. xd_api_req_file accepts the content of a file; xd_api_req_url
  * accepts a data URL, base64 or, with --allow_url, a URL. option: "image", "mask_image",
- * "last_image", "control_image" or "control_video". */
+ * "last_image", "control_image", "control_video", "pose_video" or "face_video". */
 void        xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes);
 void        xd_api_req_url(xd_api_req *r, const char *option, const char *url);
 /* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */

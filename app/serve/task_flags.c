@@ -23,16 +23,17 @@ static const xd_option rows[] = {
     { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
       "edges or depth" },
     { "control_video", XD_OPT_TEXT, AT(control_video), 0, 0, NULL, "FILE", "video to change" },
+    { "pose_video", XD_OPT_TEXT, AT(pose_video), 0, 0, NULL, "FILE", "video of poses" },
+    { "face_video", XD_OPT_TEXT, AT(face_video), 0, 0, NULL, "FILE", "video of a face" },
     { "redux_image", XD_OPT_TEXT, AT(redux_images), 0, XD_OPT_MANY, NULL, "FILE", "image to vary" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "LoRA file" },
 };
 
 const char *xd_task_image_path(const char *arg)
 {
-    static const char *const options[] = {
-        "--image=",         "--mask_image=",    "--last_image=",
-        "--control_image=", "--control_video=", "--redux_image="
-    };
+    static const char *const options[] = { "--image=",         "--mask_image=",    "--last_image=",
+                                           "--control_image=", "--control_video=", "--redux_image=",
+                                           "--pose_video=",    "--face_video=" };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (strncmp(arg, options[i], strlen(options[i])) == 0)
             return arg + strlen(options[i]);
@@ -68,7 +69,8 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
 static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **to, xd_err *e)
 {
     int i = f->npixels, masks = f->mask_alpha && path == f->mask_image;
-    int video = path == f->control_video || (path == f->mask_image && f->control_video);
+    int video = path == f->control_video || path == f->pose_video || path == f->face_video ||
+                (path == f->mask_image && f->control_video);
     /* Images that determine frames of a video may be videos. */
     video |= f->request.images.frame_index && path != f->mask_image;
     if (!path)
@@ -91,7 +93,7 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
 {
     xd_request *r = &f->request;
     int         n = f->images.n, controls = f->control_images.n, redux = f->redux_images.n;
-    size_t      most = (size_t)n + (size_t)controls + (size_t)redux + 3;
+    size_t      most = (size_t)n + (size_t)controls + (size_t)redux + 5;
     xd_status   s = XD_OK;
     f->pixels = calloc(most, sizeof *f->pixels);
     f->data = calloc(most, sizeof *f->data);
@@ -111,6 +113,10 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
                      i ? &f->more_controls[i - 1] : &r->images.control_pixels, e);
     if (s == XD_OK)
         s = load_one(f, f->control_video, &r->images.control_frames, e);
+    if (s == XD_OK)
+        s = load_one(f, f->pose_video, &r->driving.pose_frames, e);
+    if (s == XD_OK)
+        s = load_one(f, f->face_video, &r->driving.face_frames, e);
     for (int i = 0; i < redux && s == XD_OK; i++)
         s = load_one(f, f->redux_images.v[i], i ? &f->more_redux[i - 1] : &r->redux.image_pixels,
                      e);

@@ -16,12 +16,13 @@ typedef struct xd_task_flags {
     xd_opt_texts     prompts, images, control_images, redux_images, loras;
     xd_prompt_texts  texts;
     xd_loras_read    lora;
-    const char      *mask_image, *last_image, *control_video;
+    const char      *mask_image, *last_image, *control_video, *pose_video, *face_video;
     /* 1: the mask is the transparency of the mask image (xd_image_file_load_mask) */
     int              mask_alpha;
     xd_request       request; /* request to the library; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
-     * mask, the last image, the control images, the control video, the images of a prior. */
+     * mask, the last image, the control images, the control video, the pose video, the face video,
+     * the images of a prior. */
     xd_image        *pixels; /* [npixels] loaded images */
     uint8_t        **data;
     const xd_image **more, **more_controls, **more_redux;

@@ -207,7 +207,8 @@ static int are_own_args(const xd_task *t, const char *dir)
     int ok = xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK && f.video == t->video &&
              strcmp(f.id, t->id) == 0 && is_own_file(dir, t->id, f.output) &&
              is_own_file(dir, t->id, f.mask_image) && is_own_file(dir, t->id, f.last_image) &&
-             is_own_file(dir, t->id, f.control_video) &&
+             is_own_file(dir, t->id, f.control_video) && is_own_file(dir, t->id, f.pose_video) &&
+             is_own_file(dir, t->id, f.face_video) &&
              is_own_file(dir, t->id, f.request.checkpoint.dir);
     for (int i = 0; i < f.images.n; i++)
         ok = ok && is_own_file(dir, t->id, f.images.v[i]);

@@ -17,9 +17,11 @@ from ._library import (Kept, check, ffi, interruptible, join_ranks, lib, lock, n
 from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
-_IMAGES = ("image", "mask_image", "last_image", "control_image", "control_video", "redux_image")
+_IMAGES = ("image", "mask_image", "last_image", "control_image", "control_video", "pose_video",
+           "face_video", "redux_image")
 # diffusers' names of the inputs of models that read a control video, or have control networks
 _OTHER_NAMES = {"video": "control_video", "mask": "mask_image", "control_mask": "mask_image",
+                "background_video": "control_video", "mask_video": "mask_image",
                 "reference_images": "image",
                 "controlnet_conditioning_scale": "conditioning_scale"}
 _MORE_TEXTS = ("prompt_2", "prompt_3", "negative_prompt_2", "negative_prompt_3")
@@ -353,7 +355,7 @@ class Pipeline:
     def __call__(self, prompt: Any = None, negative_prompt: Any = None, *,
                  image: Any = None, mask_image: Any = None, last_image: Any = None,
                  control_image: Any = None, control_video: Any = None, conditions: Any = None,
-                 redux_image: Any = None,
+                 pose_video: Any = None, face_video: Any = None, redux_image: Any = None,
                  generator: Any = None, seed: int | None = None,
                  num_images_per_prompt: int = 1,
                  num_videos_per_prompt: int | None = None, latents: Any = None,
@@ -372,13 +374,14 @@ class Pipeline:
         array, a path, or a list of them for models that read several. control_image: likewise, or a
         list with one for each control network. redux_image: the image that a prior varies, or a
         list of them; the prompt may be missing. control_video: a path, an array, or a list of
-        frames; mask_image of such a video likewise. conditions: images and videos at frames of the
-        result, a list of dicts, or of objects such as diffusers' LTXVideoCondition, with `image` or
+        frames; mask_image of such a video likewise. pose_video, face_video: likewise, the videos
+        that drive the character of `image`. conditions: images and videos at frames of the result,
+        a list of dicts, or of objects such as diffusers' LTXVideoCondition, with `image` or
         `video`, `frame_index` (0) and `strength` (1), or as LTX2VideoCondition, with `frames`,
-        `index` and `strength`. diffusers' names video, mask and reference_images stand for
-        control_video, mask_image and image. output_type: "pil", "np", "uint8", "pt" or "latent".
-        callback_on_step_end(pipe, step, timestep, values) is called after every step; `values` has
-        "latents" if callback_on_step_end_tensor_inputs names it. If it returns a dict with
+        `index` and `strength`. diffusers' names video, background_video, mask, mask_video and
+        reference_images stand for control_video, mask_image and image. output_type: "pil", "np",
+        "uint8", "pt" or "latent". callback_on_step_end(pipe, step, timestep, values) is called
+        after every step; `values` has "latents" if callback_on_step_end_tensor_inputs names it. If it returns a dict with
         "latents", the next step uses them. An exception in it, or pipe._interrupt = True, stops the
         call. on_preview(image, step, steps) gets a small PIL image after every step.
         """
@@ -392,6 +395,7 @@ class Pipeline:
                  **{name: more.pop(name) for name in _MORE_TEXTS if name in more}}
         how = {"image": image, "mask_image": mask_image, "last_image": last_image,
                "control_image": control_image, "control_video": control_video,
+               "pose_video": pose_video, "face_video": face_video,
                "redux_image": redux_image, "output_type": output_type,
                "callback_on_step_end": callback_on_step_end,
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
@@ -495,7 +499,8 @@ class Pipeline:
 
     def _call(self, prompts: list[str], texts: dict[str, Any], seed: int | None, each: int,
               image: Any, mask_image: Any, last_image: Any, control_image: Any,
-              control_video: Any, redux_image: Any, output_type: str,
+              control_video: Any, pose_video: Any, face_video: Any, redux_image: Any,
+              output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
               on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
         """Runs one request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
@@ -506,6 +511,7 @@ class Pipeline:
             r.noise.values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(noise)))
             r.noise.count = noise.size
         _set_images(r, image, (mask_image, last_image, control_image, control_video), call.kept)
+        _set_driving(r.driving, {"pose": pose_video, "face": face_video}, call.kept)
         _set_redux(r.redux, redux_image, call.kept)
         r.output.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
@@ -684,6 +690,15 @@ def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:
     if behind:
         r.nmore_images = len(behind)
         r.more_images, r.more_pixels = _image_list(behind, kept)
+
+
+def _set_driving(r: Any, videos: dict[str, Any], kept: Kept) -> None:
+    """Sets the videos that drive a character."""
+    for name, value in videos.items():
+        if value is not None and _pixels.is_path(value):
+            setattr(r, name + "_video", kept.text(value))
+        elif value is not None:
+            setattr(r, name + "_frames", _pixels.to_c(value, kept))
 
 
 def _set_redux(r: Any, image: Any, kept: Kept) -> None:

@@ -156,20 +156,20 @@ xd_pixel_source xd_input_video_control(const xd_request *r)
 
 xd_pixel_source xd_input_video_pose(const xd_request *r)
 {
-    return (xd_pixel_source){ "pose_video", "pose_frames", r->driving.pose_video,
-                              r->driving.pose_frames };
+    return xd_pixel_source_of("pose_video", "pose_frames", r->driving.pose_video,
+                              r->driving.pose_frames);
 }
 
 xd_pixel_source xd_input_video_face(const xd_request *r)
 {
-    return (xd_pixel_source){ "face_video", "face_frames", r->driving.face_video,
-                              r->driving.face_frames };
+    return xd_pixel_source_of("face_video", "face_frames", r->driving.face_video,
+                              r->driving.face_frames);
 }
 
 xd_pixel_source xd_input_video_mask(const xd_request *r)
 {
-    return (xd_pixel_source){ "mask_image", "mask_pixels", r->images.mask_image,
-                              r->images.mask_pixels };
+    return xd_pixel_source_of("mask_image", "mask_pixels", r->images.mask_image,
+                              r->images.mask_pixels);
 }
 
 int64_t xd_input_video_count(const xd_pixel_source *of)

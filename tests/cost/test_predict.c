@@ -66,6 +66,17 @@ static const xd_image *grey_image(const xd_request *r)
     return &image;
 }
 
+/* A grey video of the request's size, of 9 frames. */
+static const xd_image *grey_film(const xd_request *r)
+{
+    static uint8_t  grey[9 * 96 * 64];
+    static xd_image film;
+    xd_image_init(&film);
+    film.data = grey, film.channels = 1, film.frames = 9;
+    film.width = r->width, film.height = r->height;
+    return &film;
+}
+
 /* Some videos of models that need no image have given frames: the first one, or two. */
 static void give_frames(const xd_role_row *role, xd_request *r)
 {
@@ -104,13 +115,17 @@ static void give_images(const xd_engine *g, xd_request *r)
     }
     if (role->reads_control_video)
         r->num_frames = 5;
+    if (role->drives) { /* two segments */
+        r->driving.pose_frames = r->driving.face_frames = grey_film(r);
+        r->num_frames = 0, r->driving.segment_frame_length = 5;
+    }
     if ((role->holds && !g->ctx.model.recipe->needs_image) || role->conditions)
         give_frames(role, r);
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
     int video = g->ctx.model.recipe->fps > 0 && g->ctx.model.recipe->needs_image;
     if (video)
-        r->images.image = path[0], r->num_frames = 5;
+        r->images.image = path[0], r->num_frames = role->drives ? 0 : 5;
     if (video && xd_model_images(&g->ctx.model, 1) > 1)
         r->images.last_image = path[1];
 }

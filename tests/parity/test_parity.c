@@ -592,6 +592,17 @@ static int all_plans(const pixels *want)
     return count;
 }
 
+/* The videos that drive a character. */
+static void driving_argument(const char *arg)
+{
+    if (strncmp(arg, "drive=", 6) == 0) {
+        snprintf(pose, sizeof pose, "%s/pose", arg + 6);
+        snprintf(face, sizeof face, "%s/face", arg + 6);
+    }
+    if (strncmp(arg, "segment=", 8) == 0)
+        segment = atoi(arg + 8);
+}
+
 static void arguments(int argc, char **argv)
 {
     const char *how = getenv("XDIT_PARITY");
@@ -612,12 +623,7 @@ static void arguments(int argc, char **argv)
             mask = argv[i] + 5;
         if (strncmp(argv[i], "film=", 5) == 0)
             film = argv[i] + 5;
-        if (strncmp(argv[i], "drive=", 6) == 0) {
-            snprintf(pose, sizeof pose, "%s/pose", argv[i] + 6);
-            snprintf(face, sizeof face, "%s/face", argv[i] + 6);
-        }
-        if (strncmp(argv[i], "segment=", 8) == 0)
-            segment = atoi(argv[i] + 8);
+        driving_argument(argv[i]);
         if (strncmp(argv[i], "at=", 3) == 0)
             places = argv[i] + 3;
         if (strncmp(argv[i], "shares=", 7) == 0)
