@@ -592,9 +592,11 @@ static int all_plans(const pixels *want)
     return count;
 }
 
-/* The videos that drive a character. */
-static void driving_argument(const char *arg)
+/* The videos that drive a character, and an image that a prior varies. */
+static void input_argument(const char *arg)
 {
+    if (strncmp(arg, "redux=", 6) == 0)
+        redux = arg + 6;
     if (strncmp(arg, "drive=", 6) == 0) {
         snprintf(pose, sizeof pose, "%s/pose", arg + 6);
         snprintf(face, sizeof face, "%s/face", arg + 6);
@@ -623,7 +625,7 @@ static void arguments(int argc, char **argv)
             mask = argv[i] + 5;
         if (strncmp(argv[i], "film=", 5) == 0)
             film = argv[i] + 5;
-        driving_argument(argv[i]);
+        input_argument(argv[i]);
         if (strncmp(argv[i], "at=", 3) == 0)
             places = argv[i] + 3;
         if (strncmp(argv[i], "shares=", 7) == 0)
@@ -632,8 +634,6 @@ static void arguments(int argc, char **argv)
             influence = argv[i] + 10;
         if (strncmp(argv[i], "side=", 5) == 0)
             side = argv[i] + 5;
-        if (strncmp(argv[i], "redux=", 6) == 0)
-            redux = argv[i] + 6;
         if (strncmp(argv[i], "upsampler=", 10) == 0)
             upsampler = argv[i] + 10;
         if (strncmp(argv[i], "strength=", 9) == 0)
