@@ -300,7 +300,7 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
         s = count_text(j, w, need, e);
     if (s == XD_OK && j->samp.steps)
         s = count_loop(j, w, need, e);
-    if (s == XD_OK && vae && !j->r->output.latents_only)
+    if (s == XD_OK && vae && (!j->r->output.latents_only || j->segments > 1))
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && xd_job_encodes(j)) {
         size_t tmp = 0;

@@ -251,6 +251,11 @@ xd_status xd_role_driven_read(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL, "pose_video and pose_frames are given; use one of them");
     if (r->driving.face_video && r->driving.face_frames)
         return xd_fail(e, XD_EINVAL, "face_video and face_frames are given; use one of them");
+    if (j->ctx->unread) { /* a prediction assumes videos of the result's length */
+        j->driven.n[XD_DRIVE_FACE] = xd_job_has_face_video(r) ? all_frames(j) : 0;
+        j->driven.n[XD_DRIVE_BACK] = xd_job_has_control_video(r) ? all_frames(j) : 0;
+        j->driven.n[XD_DRIVE_MASK] = xd_job_has_mask(r) ? all_frames(j) : 0;
+    }
     if (j->ctx->world.used->rank != 0 || j->ctx->unread)
         return XD_OK;
     if (xd_job_has_image(r))
@@ -397,7 +402,7 @@ static float given_at(const xd_job *j, int64_t at, int64_t i)
     int64_t              n = d->n[XD_DRIVE_MASK], hw = j->cells[1] * j->cells[2];
     if (j->segment && at < j->overlap)
         return 1;
-    if (!n || !d->video[XD_DRIVE_MASK])
+    if (!n || !d->video[XD_DRIVE_MASK] || j->ctx->unread)
         return 0;
     return 1 - (float)d->video[XD_DRIVE_MASK][frame_of(n, begin_of(j) + at) * hw + i] / 255;
 }

@@ -586,7 +586,8 @@ static xd_status predict_decode(predictor *s, xd_err *e)
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
         xd_need *n = &s->f->rank[r].need;
         st = stand_for_rank(s, r, e);
-        if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->output.latents_only)
+        if (st != XD_OK || !xd_vae_on_this_rank(&s->job) ||
+            (s->r->output.latents_only && s->job.segments < 2))
             continue;
         int64_t before = sent_bytes(s);
         st = begin_component(s, &s->ctx->model.vae, e);

@@ -125,7 +125,7 @@ static void give_images(const xd_engine *g, xd_request *r)
         snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
     int video = g->ctx.model.recipe->fps > 0 && g->ctx.model.recipe->needs_image;
     if (video)
-        r->images.image = path[0], r->num_frames = role->drives ? 0 : 5;
+        r->images.image = path[0], r->num_frames = role->drives ? 9 : 5;
     if (video && xd_model_images(&g->ctx.model, 1) > 1)
         r->images.last_image = path[1];
 }

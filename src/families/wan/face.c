@@ -330,7 +330,8 @@ static xd_tensor vectors_of(xd_exec *x, const xd_face_cfg *c, const xd_face_weig
 static xd_tensor run_motion(xd_exec *x, const xd_face_cfg *c, const xd_face_weights *w,
                             const float *face, int64_t n)
 {
-    xd_tensor y = xd_new_f32(x, face ? n : 1, c->style);
+    int       each = face || xd_counting(x); /* memory is counted for a face video */
+    xd_tensor y = xd_new_f32(x, each ? n : 1, c->style);
     for (int64_t i = 0; i < y.d[0]; i++)
         run_frame(x, c, w, face ? face + i * c->size * c->size * 3 : NULL, xd_rows(y, i, 1));
     for (int i = 0; i < XD_FACE_LINEARS; i++) {
