@@ -24,7 +24,7 @@ ROWS = {
     "HunyuanVideo-1.5": ("taehv1_5", {**PATCHES, "latent_channels": 32}, 160, 96, 5),
     "CogVideoX-5b": ("taecvx", {**TAEHV, "first_frame_alone": False, "scaling_factor": 0.7},
                      160, 96, 5),
-    "LTX-Video": ("taeltx", {**TAEHV, "patch_size": 4, "latent_channels": 128,
+    "LTX-Video": ("shape of taeltx_2", {**TAEHV, "patch_size": 4, "latent_channels": 128,
                              "decoder_time_upscale": [2, 2, 2],
                              "encoder_time_downscale": [2, 2, 2]}, 160, 96, 9),
     "mochi-1-preview": ("taem1", {**TAEHV, "latent_channels": 12,
