@@ -154,8 +154,8 @@ static void words(void **state)
         { XD_WORD_DISTILLED, "FLUX, SANA, FLUX.2, Qwen-Image, HunyuanVideo" },
         { XD_WORD_RESCALES, "LTX-Video, LTX-2, HunyuanDiT" },
         { XD_WORD_AUDIO, "LTX-2" },
-        { XD_WORD_CONDITIONS, "LTX-Video" },
-        { XD_WORD_UPSAMPLES, "LTX-Video" },
+        { XD_WORD_CONDITIONS, "LTX-Video, LTX-2" },
+        { XD_WORD_UPSAMPLES, "LTX-Video, LTX-2" },
         { XD_WORD_PRIOR, "FLUX" },
         { XD_WORD_DENOISES_PART, "LTX-Video" },
         { XD_WORD_FROM_PROMPT, "Z-Image, Krea-2" },
@@ -171,9 +171,9 @@ static void words(void **state)
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
         { XD_WORD_FROM_IMAGE,
-          "SANA-Video, Wan2.1-I2V-14B, Wan2.2-TI2V-5B, LTX-Video, HunyuanVideo-I2V, "
+          "SANA-Video, Wan2.1-I2V-14B, Wan2.2-TI2V-5B, LTX-Video, LTX-2, HunyuanVideo-I2V, "
           "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
-        { XD_WORD_LAST_IMAGE, "Wan2.1-FLF2V-14B" },
+        { XD_WORD_LAST_IMAGE, "Wan2.1-FLF2V-14B, LTX-2" },
         { XD_WORD_CONTROLS, "FLUX.1-Canny-dev, FLUX.1-Depth-dev" },
         { XD_WORD_FILE, "flux1-dev.safetensors" },
         { XD_WORD_HUB, "black-forest-labs/FLUX.1-dev" },
