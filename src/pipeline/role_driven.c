@@ -1,7 +1,7 @@
 /* role_driven.c - the image of a character that a pose video and a face video drive, and the
  * segments of a long video
  *
- * The rules are those of diffusers' WanAnimatePipeline. The latents have a frame for the image,
+ * The rules are those of diffusers' pipeline. The latents have a frame for the image,
  * then those of the segment. The transformer's additional channels are a mask, one channel for each
  * frame that a latent frame represents, the latents of given frames, and those of the pose video.
  * Given frames are the last frames of the previous segment and, with a control video, all its
