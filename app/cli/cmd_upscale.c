@@ -89,9 +89,9 @@ static void print_help(FILE *f)
           f);
     xd_opt_help_all(f, &t.spec);
     fputs("\nExamples:\n"
-          "  xdit upscale photo.png --model RealESRGAN_x4plus.safetensors --output large.png\n"
-          "  xdit upscale clip.mp4 --model realesr-animevideov3.safetensors --output big.mp4 \\\n"
-          "    --nproc 4\n",
+          "  xdit upscale photo.png --model RealESRGAN_x4plus.safetensors --output big.png\n"
+          "  xdit upscale clip.mp4 --model realesr-animevideov3.safetensors \\\n"
+          "    --output big.mp4 --nproc 4\n",
           f);
 }
 

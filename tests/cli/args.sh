@@ -337,13 +337,13 @@ for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-
     mask=mask_image control-img=control_image \
     vae-tiling=enable_tiling \
     type=weights_dtype batch-count=num_images_per_prompt denoising_strength=strength \
-    video_frames=num_frames \
+    video_frames=num_frames upscale_model=upscale hr_scale=hires_scale \
     torch-dtype=dtype offload-to-cpu=offload \
     num_gpus=nproc model_id=model outdir=output tp_size=tensor_parallel_degree; do
     means "${pair%%=*}" "use --${pair#*=}"
 done
 means size 'the size is --width and --height'
-means upscale 'upscaling is .*'
+means upscale_repeats 'upscaling is .*xdit upscale.*'
 means caption_upsample_temperature 'prompts are not rewritten by .*'
 means vae-on-cpu "all components .*--device.*"
 means port 'xdit serve .*'
