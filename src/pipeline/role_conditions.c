@@ -127,8 +127,8 @@ static xd_pixel_source source_of(const xd_request *r, int i)
 {
     const int64_t images = xd_job_images(r);
     return i < images    ? xd_input_image_source(r, i)
-           : i == images ? (xd_pixel_source){ "last_image", "last_pixels", r->images.last_image,
-                                              r->images.last_pixels }
+           : i == images ? xd_pixel_source_of("last_image", "last_pixels", r->images.last_image,
+                                              r->images.last_pixels)
                          : (xd_pixel_source){ 0 };
 }
 
