@@ -99,7 +99,7 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
      * the two numbers of rows in text_real. If both numbers in text_real are 0, no row of `text` is
      * padding. */
     int64_t         text_real[2];
-    xd_array        image;  /* [m,E] embeddings of an image encoder */
+    xd_array        image;  /* [m,E] embeddings of an image encoder: m rows of width E */
     xd_array        pooled; /* [P] or [1,P]: pooled text embedding */
     /* timestep in the scheduler's scale, from 1000 (pure noise) to 0 (no noise) */
     double          timestep;

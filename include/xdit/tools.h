@@ -29,17 +29,18 @@ XD_API void xd_about(xd_fact *fact, void *cookie);
 
 /* Returns nonzero if an MPI launcher (mpirun, srun) has started this process. If a launcher has
  * started this process and `rank` is not NULL, xd_launched also sets *rank to the process's rank.
- * The program need not connect the processes to each other, because xd_open connects them. */
+ * The program need not connect its processes to each other, because xd_open connects them. */
 XD_API int xd_launched(int *rank);
 /* Returns the number of processes that the MPI launcher has started; 0 if the number is unknown or
  * there is no launcher. */
 XD_API int xd_launched_ranks(void);
 
 /* Returns how many processes the kernel has killed for lack of memory, according to the kernel's
- * counters. If *group becomes 1, the number counts the processes of this process's control group;
- * if *group becomes 0, all processes of this host. If a process ended by SIGKILL while the number
- * of such kills grew, the kernel probably killed it for lack of memory. Returns -1 if the number of
- * processes killed for lack of memory is unknown. */
+ * counters. If xd_oom_kills sets *group to 1, it counts only processes in the control group
+ * (cgroup) of this process; if it sets *group to 0, it counts all processes of this host. If a
+ * process ended by SIGKILL while the number of kills for lack of memory grew, the kernel probably
+ * killed that process for lack of memory. Returns -1 if the number of processes killed for lack of
+ * memory is unknown. */
 XD_API int64_t xd_oom_kills(int *group);
 
 /* xd_ping tests messages between the processes that an MPI launcher has started. xd_ping is
@@ -77,7 +78,8 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
  * the new engine has the ranks and the plan of the engine `of`, and calls are collective over these
  * ranks. If `alone` is 1, the new engine has only this rank, and the call is local. Before an
  * engine with `alone` 1 generates, xd_load_everywhere must have been called. A rank must not use an
- * engine with `alone` 1 and an engine of several ranks at the same time. Close *g before `of`. */
+ * engine with `alone` 1 and an engine of several ranks at the same time. Close the engine *g before
+ * the engine `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EINVAL: the engine was
  * opened without xd_open_args.keep, or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights
@@ -105,8 +107,9 @@ XD_API int       xd_drop_loras(xd_engine *g);
 
 /* Two tables describe the options of a request and the options of a plan. Each row (xd_option)
  * describes one option. Command lines and servers use the row of an option to validate the option's
- * value. A program must skip rows whose offset is at or beyond the size of its record: these
- * options belong to a library that is newer than the program's header. */
+ * value. A program must skip options whose field (`offset`) lies beyond the end of the program's
+ * own xd_request or xd_parallel: these options belong to a library that is newer than the program's
+ * header. */
 typedef enum xd_option_kind {
     XD_OPT_FLAG,
     XD_OPT_INT,
@@ -118,9 +121,9 @@ typedef enum xd_option_kind {
 
 /* XD_OPT_FLAG and XD_OPT_SEED have special values. XD_OPT_FLAG: the value 1 switches the option on.
  * For a flag whose `min` is -1, the value -1 switches the option off, and 0 keeps the setting of
- * the model's config. XD_OPT_SEED: the field is an int64_t. Values from -2^63 to 2^64 - 1 are
- * allowed and stored modulo 2^64. The seed -1 means a random seed: it sets the int field that
- * follows the seed's field in the record. */
+ * the model's config. XD_OPT_SEED: the field is an int64_t. Seeds from -2^63 to 2^64 - 1 are
+ * allowed and stored modulo 2^64. The seed -1 means a random seed: the program sets the int field
+ * that follows the seed's field (random_seed). */
 #define XD_ABOVE_ZERO 1e-6              /* `min` of an option whose number must be greater than 0 */
 typedef struct xd_option {
     const char    *name; /* name of the option, "num_inference_steps" */
@@ -143,7 +146,8 @@ typedef struct xd_option {
 
 /* returns an array of the *n options of xd_request */
 XD_API const xd_option *xd_request_options(int *n);
-/* The section of a help text that lists an option of xd_request, and properties of the option. */
+/* Properties of an option of xd_request, such as the section of a help text that lists the
+ * option. */
 typedef struct xd_option_about {
     const char *section; /* title of the section of a help text, "Guidance" */
     int         main;    /* 1: the short help text also lists the option */
@@ -210,7 +214,8 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     const char       *cluster; /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine */
     const char       *dtype;   /* compute type; NULL: the fastest type of the machine */
     const char       *weights_dtype, *text_weights_dtype; /* types of weights, as in xd_open_args */
-    /* Degrees above 0 are used as given; for each degree that is 0, all values are tried. */
+    /* Degrees of parallelism above 0 are used as given; for each degree that is 0, all values are
+     * tried. */
     xd_parallel       parallel;
     int               exact; /* 1: only plans that generate the same image as one rank */
     int               all;   /* 1: also list impossible plans, with the reason */
@@ -219,7 +224,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     int               json;                              /* 1: print JSON, not a table */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;                                  /* first argument of `line` and `log` */
-    int         log_level; /* lines up to this level are passed to `log` */
+    int         log_level; /* log lines up to this level are passed to `log` */
     void        (*log)(void *cookie, int level, const char *line);
     /* width of the terminal in characters; columns of tables are hidden to fit this width. 0: no
      * limit */
@@ -247,9 +252,9 @@ XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
 
 /* Predictions of all plans that match an xd_advise_args. Predicting loads no weights. The records
  * and texts of the predictions belong to the xd_plans object and are freed with it; the program may
- * free the arguments earlier. xd_plans_predict ignores the fields `all`, `explain`, `json` and
- * `line` of its arguments. The list has all details of each plan; impossible plans come after the
- * possible plans. */
+ * free the xd_advise_args earlier. xd_plans_predict ignores the fields `all`, `explain`, `json` and
+ * `line` of its arguments. An xd_plans object always has all details of each plan, and lists
+ * impossible plans after the possible plans. */
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
@@ -280,20 +285,21 @@ typedef struct xd_plan_info { /* the prediction of one plan; the fastest plan is
     int         predicted;
     int         ranks; /* number of ranks that the plan uses */
     /* 1: the plan generates the same image as one rank generates without options that save time
-     * (xd_option_about.saves). 0: stale keys and values or an option that saves time change the
-     * image. */
+     * (xd_option_about.saves). 0: the image changes, because the plan uses stale keys and values
+     * (those of the previous step) or an option that saves time. */
     int         same_image;
-    /* Number of denoising steps of an image, and number of the steps that use no stale keys and
-     * values. */
+    /* Number of denoising steps of an image, and number of these steps that use no stale keys and
+     * values (those of the previous step). */
     int         steps, exact_steps;
-    /* Seconds of the following parts, in the order of the fields: waiting for weights before the
-     * first step; encoding the text; one step without stale keys and values; one step with stale
-     * keys and values; decoding one image; decoding and waiting for the VAE's weights; the complete
-     * request. */
+    /* Predicted seconds of the parts of a request, in the order of the fields: waiting for weights
+     * before the first step; encoding the text; one step without stale keys and values; one step
+     * with stale keys and values; decoding one image; decoding and waiting for the VAE's weights;
+     * the complete request. */
     double      load_s, text_s, exact_step_s, step_s, decode_s, vae_s, request_s;
-    /* Seconds of waiting for weights, which text_s, vae_s and request_s include. */
+    /* Predicted seconds of waiting for the weights of the text encoders, the transformer and the
+     * VAE; text_s, vae_s and request_s include these seconds. */
     double      read_text_s, read_transformer_s, read_vae_s;
-    /* Peak bytes of the memory of one GPU, as a maximum over all GPUs; on the CPU, of one host. */
+    /* Peak memory use in bytes: on GPUs, of the GPU that uses most; on the CPU, of one host. */
     double      peak;
     double      sent; /* bytes that all ranks send for the request */
 } xd_plan_info;
@@ -411,14 +417,14 @@ XD_API void        xd_output_sweep(void);
  * width and height are those after the rotation by the Exif orientation. */
 XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Reads a PNG, JPEG, WebP, GIF or PPM file as RGB into *data, which is malloc'ed and freed by the
- * caller; im->data points to it. */
+ * caller; im->data points to the same pixels. */
 XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);
 /* Reads a file as xd_image_file_load does, but as RGBA: alpha is 255 in an image without alpha. */
 XD_API xd_status xd_image_file_load_alpha(const char *path, xd_image *im, uint8_t **data,
                                           xd_err *e);
-/* Reads an image file as an inpainting mask. If a PNG or WebP file has transparent pixels, these
- * become white and all other pixels black, as in OpenAI's API. Files without transparent pixels are
- * read as xd_image_file_load does. */
+/* Reads an image file as an inpainting mask. If a PNG or WebP file has transparent pixels, the
+ * transparent pixels become white and all other pixels black, as in OpenAI's API for image edits.
+ * Files without transparent pixels are read as xd_image_file_load does. */
 XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data, xd_err *e);
 /* xd_video_file_load reads the frames of a video file, or a single image file, like
  * xd_image_file_load. XD_ENOMEM: the frames have more than `most` bytes. xd_video_file_size reads
@@ -504,8 +510,8 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
     int         json;                                    /* 1: print JSON, not text */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
-    /* [ncontrolnets] control networks of the model, as in xd_advise_args. The summary of the model
-     * counts their tensors as tensors of the transformer. */
+    /* [ncontrolnets] directories of control networks of the model. The summary of the model counts
+     * tensors of control networks as tensors of the transformer. */
     const char *const *controlnets;
     int                ncontrolnets;
     int                reserved; /* must be 0 */
@@ -554,7 +560,7 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
      * "step" and (with use_parallel_vae) "vae" are compared with the times of one rank. With
      * several ranks, xd_bench is collective, and rank 0 gets the output lines. */
     xd_parallel parallel;
-    int         log_level; /* lines up to this level are passed to `log` */
+    int         log_level; /* log lines up to this level are passed to `log` */
     void        (*log)(void *cookie, int level, const char *line);
     /* If there is a single rank, `turn` is called before every timed run of a stage and after the
      * last run. If `turn` returns 0, no further runs of the stage are timed, regardless of
@@ -585,7 +591,7 @@ typedef struct xd_probe_args { /* call xd_probe_args_init, then set fields */
     /* called with the name of the written file, or with the content if `output` is "-" */
     void        (*line)(void *cookie, const char *line);
     void       *cookie;
-    int         log_level; /* lines up to this level are passed to `log` */
+    int         log_level; /* log lines up to this level are passed to `log` */
     void        (*log)(void *cookie, int level, const char *line);
     const char *device; /* device to measure, as in xd_open_args; NULL: "cpu" */
 } xd_probe_args;
@@ -646,7 +652,7 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     int64_t            shard_bytes; /* maximum bytes of a weight file; 0: 5 GB */
     int                force;       /* 1: replace model files in a directory that is not empty */
     int                threads;     /* number of threads; 0: all cores */
-    int                log_level;   /* lines up to this level are passed to `log` */
+    int                log_level;   /* log lines up to this level are passed to `log` */
     int   lora_partial; /* 1: skip LoRA tensors that do not match the model, as in xd_open_args */
     void  (*log)(void *cookie, int level, const char *line);
     /* Called repeatedly with the bytes written so far, the total bytes, and the name of the current

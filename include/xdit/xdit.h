@@ -223,10 +223,10 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * NULL: this machine, with the rates measured by a probe or, if there are none, with estimated
      * rates. */
     const char              *cluster;
-    /* Distribution of work over ranks. "measured": each rank's number of tokens, heads, blocks and
-     * image rows is proportional to its speed in a short test. "adaptive": the
-     * numbers of tokens and heads also change between two steps if a rank has become slower or
-     * faster. "even", NULL: all ranks have equal shares. */
+    /* Distribution of work over ranks. "measured": the number of tokens, attention heads,
+     * transformer blocks and decoded image rows of each rank is proportional to the rank's speed in
+     * a short test. "adaptive": the numbers of tokens and heads also change between two steps if a
+     * rank has become slower or faster. "even", NULL: all ranks have equal shares. */
     const char              *balance;
     /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
      * the first number of `layers`. NULL: the numbers of blocks in the configs. */
@@ -329,7 +329,7 @@ XD_API void xd_image_init_size(xd_image *i, size_t size);
 
 typedef struct xd_progress { /* progress of a request, after a denoising step */
     int    step, steps;      /* number of this step, from 1 to `steps`; number of steps */
-    /* Number of this image, from 1 to `images`; number of images of the request. */
+    /* Number of the image that is denoised, from 1 to `images`; number of images of the request. */
     int    image, images;
     double step_s;        /* seconds of this step */
     double since_start_s; /* seconds since the start of the request */
@@ -366,7 +366,7 @@ typedef struct xd_request_texts {
      * (the default): prompts are read as they are. */
     int         prompt_weighting;
     /* Text that the pipeline puts before each prompt, but not before negative prompts, for models
-     * that support this. system_prompt NULL: the pipeline's default. */
+     * that support a system prompt. system_prompt NULL: the pipeline's default. */
     const char *system_prompt;
 } xd_request_texts;
 
@@ -429,9 +429,10 @@ typedef struct xd_request_images {
      * NULL: 0 and 1. */
     const char            *control_guidance_start, *control_guidance_end;
     /* Positions of given frames in a video, and their strengths. `image` and more_images are images
-     * or videos, and image i is placed at frame i of the list frame_index ("0,80"; NULL: 0).
-     * condition_strength has the strength of each image from 0 to 1 ("1,0.5"; NULL: `strength`, or
-     * else 1). frame_index and condition_strength may also be one number for all images. */
+     * or videos, and image i is placed at the frame whose number is entry i of the list frame_index
+     * ("0,80"; NULL: 0). condition_strength has the strength of each image from 0 to 1 ("1,0.5";
+     * NULL: `strength`, or else 1). frame_index and condition_strength may also be one number for
+     * all images. */
     const char            *frame_index, *condition_strength;
     /* Factor of the noise that each step adds to given frames of strength 1: the noise's standard
      * deviation is this factor times the square of the step's noise level. Negative: the pipeline's
@@ -483,10 +484,10 @@ typedef struct xd_request_guidance {
      * prediction with the negative prompt. 0: the pipeline's default, usually no second
      * prediction. */
     double      true_cfg_scale;
-    /* For models with two transformers. guidance_scale_2 is the guidance scale of the second
-     * transformer (negative: guidance_scale). boundary_ratio is the noise level, as a fraction of
-     * the training timesteps, below which the second transformer is used (negative: the model's
-     * default). */
+    /* Settings for models with two transformers, one for high and one for low noise.
+     * guidance_scale_2 is the guidance scale of the second transformer (negative: guidance_scale).
+     * boundary_ratio is the noise level, as a fraction of the training timesteps, below which the
+     * second transformer is used (negative: the model's default). */
     double      guidance_scale_2, boundary_ratio;
     /* Guidance rescale (Lin et al. 2023, section 3.4), for models that support it: scales the
      * guided prediction so that its standard deviation approaches the standard deviation of the
@@ -499,8 +500,8 @@ typedef struct xd_request_guidance {
      * Negative cfg_normalization: the pipeline's default. */
     double      cfg_normalization;
     /* Guidance is used only in the first part of the denoising, from noise towards the image, for
-     * models that support this. cfg_truncation is the length of the first part as a fraction of the
-     * way from noise to image. 1: guidance is used in all steps. */
+     * models that support guidance truncation. cfg_truncation is the length of the first part as a
+     * fraction of the way from noise to image. 1: guidance is used in all steps. */
     double      cfg_truncation;
     /* Fraction of the steps that use guidance, for models that count steps in place of noise
      * levels. */
@@ -594,9 +595,10 @@ typedef struct xd_request_output {
     int64_t     vae_tile_overlap_height, vae_tile_overlap_width;
 } xd_request_output;
 
-/* For autoencoders whose decoder reads a timestep. decode_timestep is the decoder's timestep, 0 to
- * 1. decode_noise_scale is the weight of noise in the latents that are decoded. Negative: the
- * pipeline's defaults, 0 for decode_timestep and decode_timestep for decode_noise_scale. */
+/* Settings for autoencoders whose decoder reads a timestep. decode_timestep is the decoder's
+ * timestep, 0 to 1. decode_noise_scale is the weight of noise in the latents that are decoded.
+ * Negative: the pipeline's defaults, 0 for decode_timestep and decode_timestep for
+ * decode_noise_scale. */
 typedef struct xd_request_decoding {
     double decode_timestep, decode_noise_scale;
 } xd_request_decoding;
@@ -616,12 +618,12 @@ typedef struct xd_request_sizes {
 /* Checkpoint files, from which an interrupted request continues. dir: a folder, which is created if
  * it is missing. The folder has a checkpoint file for each image that is not complete, with the
  * latents after the last saved step. A request with the same model, prompt and options continues
- * from the checkpoint file, also with another plan or number of ranks. Plans and step caches that
- * are not exact then give a slightly different image. A checkpoint file of another request is
- * refused. With data parallelism on several hosts, all hosts must have the folder in common. dir
- * NULL: no checkpoint files. steps: a file is written after every `steps`-th step; 0: after every
- * step. seconds: minimum time between two files, so that steps that end earlier write no file; 0:
- * no minimum. */
+ * from the checkpoint file, also with another plan or number of ranks. The continued image differs
+ * slightly from an uninterrupted one if the plan or the step cache is not exact. A checkpoint file
+ * of another request is refused. With data parallelism on several hosts, all hosts must share the
+ * folder. dir NULL: no checkpoint files. steps: a checkpoint file is written after every `steps`-th
+ * step; 0: after every step. seconds: minimum time between two checkpoint files, so that steps that
+ * end earlier write no file; 0: no minimum. */
 typedef struct xd_request_checkpoint {
     const char *dir;
     int64_t     steps;
@@ -699,10 +701,10 @@ typedef struct xd_request_upsampling {
     int64_t     num_inference_steps;
     const char *timesteps, *sigmas;
 } xd_request_upsampling;
-/* For models that generate a video and its audio. The guided prediction is the prompt's prediction,
- * plus scaled differences between this prediction and the predictions of other passes. Fields whose
- * names begin with audio_ are for the audio. If a field for the audio is 0, the value of the
- * video's field is used. Negative scales stand for the pipeline's defaults. */
+/* Guidance of models that generate a video and its audio. The guided prediction is the prompt's
+ * prediction, plus scaled differences between this prediction and the predictions of other passes.
+ * Fields whose names begin with audio_ are for the audio. If a field for the audio is 0, the value
+ * of the video's field is used. Negative scales stand for the pipeline's defaults. */
 typedef struct xd_request_audio {
     /* guidance_scale and guidance_rescale of the audio */
     double      audio_guidance_scale, audio_guidance_rescale;
@@ -728,8 +730,8 @@ typedef struct xd_request_redux {
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t                nmore_images;
-    /* Weights of the images in the sum of their embeddings, and in that of the pooled embeddings:
-     * one number, or a comma-separated list with one for each image; NULL: 1. */
+    /* Weights of the images in the sum of their embeddings, and in the sum of their pooled
+     * embeddings: one number, or a comma-separated list with one for each image; NULL: 1. */
     const char            *prompt_embeds_scale, *pooled_prompt_embeds_scale;
 } xd_request_redux;
 
@@ -790,8 +792,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_checkpoint checkpoint;
     xd_request_upsampling upsampling;
     xd_request_audio      audio;
-    /* Number of layers into which a model of layers separates the image. The result has a
-     * frame for each layer. 0: the pipeline's default. */
+    /* Number of layers into which the model separates the image, for models whose result is a stack
+     * of layers. The result has a frame for each layer. 0: the pipeline's default. */
     int64_t               layers;
     xd_request_redux      redux;
     xd_request_hires      hires;
@@ -824,7 +826,7 @@ XD_API const xd_image *xd_result_image(const xd_result *r, int i);
  * (xd_result_json), the seed is printed as a number from 0 to 2^64 - 1, as in torch. */
 XD_API int64_t         xd_result_seed(const xd_result *r, int i);
 /* xd_result_json returns the parameters of image i as a JSON object. xd_result_parameters returns
- * them in the text format of A1111 (stable-diffusion-webui). */
+ * the parameters of image i in the text format of A1111 (stable-diffusion-webui). */
 XD_API const char     *xd_result_json(const xd_result *r, int i);
 XD_API const char     *xd_result_parameters(const xd_result *r, int i);
 /* Returns the seconds of one part of the request: "text", "load", "denoise", "decode", "total", or
