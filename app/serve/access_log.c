@@ -54,8 +54,8 @@ static void reopen_if_moved(xd_access_log *l)
     }
 }
 
-/* Writes quotes, backslashes and bytes outside printable ASCII as \x22, so that a client cannot
- * forge lines. */
+/* Writes quotes, backslashes and bytes outside printable ASCII as escapes such as \x22, so that a
+ * client cannot forge log lines. */
 static void put_escaped(FILE *f, const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++)
@@ -100,7 +100,7 @@ static void put_common(FILE *f, const xd_access *a, const char *host)
             *a->task ? a->task : "-");
 }
 
-/* Appends a member to a JSON object, unless the text is empty. */
+/* Appends a member with a text to a JSON object, unless the text is empty. */
 static void add_text(xd_text_buf *b, const char *name, const char *text)
 {
     if (!*text)

@@ -93,9 +93,9 @@ static int is_route(const xd_server *s, const char *path, size_t n)
     return 0;
 }
 
-/* Returns the length of the folders in a path of this host that begins at `at`. Sets *instead to
- * the text that replaces the folders in replies: the name of a model, or "". Returns 0 if no path
- * begins at `at`. */
+/* Returns the number of characters of the folder names in a path of this host that begins at `at`.
+ * Sets *instead to the text that replaces the folder names in replies: the name of a model, or "".
+ * Returns 0 if no path begins at `at`. */
 static size_t folders_at(const xd_server *s, const char *at, const char **instead)
 {
     size_t length = 0, n = strcspn(at, " \t\n\"',;()[]<>");

@@ -69,8 +69,8 @@ static void set_eta(void *cookie, const char *name, const char *value)
     snprintf(q->eta, sizeof q->eta, "%s", value);
 }
 
-/* Sets eta, after the scheduler of the request is known. If the request has no eta,
- * override_settings may have one eta for DDIM and one for ancestral samplers. */
+/* Sets the option eta (noise per step), after the scheduler of the request is known. If the request
+ * has no eta, override_settings may have one eta for DDIM and one for ancestral samplers. */
 static void set_request_eta(webui_request *q, const xd_json *settings)
 {
     char  *end = q->eta;
@@ -247,7 +247,8 @@ static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
     xd_buf_add(b, "]");
 }
 
-/* Appends parameters of the first image, such as its steps, as fields that clients read. */
+/* Appends parameters of the first image, such as its number of steps, as fields that clients of
+ * A1111 read. */
 static void add_first(xd_text_buf *b, const xd_task *task)
 {
     xd_json    *j = NULL;

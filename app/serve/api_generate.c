@@ -1,8 +1,8 @@
 /* api_generate.c - the route POST /generate, compatible with xDiT's service
  * (entrypoints/launch.py).
  *
- * The defaults of a request are those of xDiT's service, not those of the model. Of the default
- * values, only the seed is random. */
+ * The defaults of a request are those of xDiT's service, not those of the model. A request without
+ * a seed gets a random seed. */
 #include <stdio.h>
 #include <string.h>
 

@@ -125,7 +125,7 @@ static void set_choice(void *cookie, const char *name, const char *value)
         snprintf(q->quality, sizeof q->quality, "%.15s", value);
 }
 
-/* Ignores a field such as "user", which has no effect. */
+/* Ignores the value of a field such as "user", which has no effect in this server. */
 static void set_nothing(void *cookie, const char *name, const char *value)
 {
     (void)cookie, (void)name, (void)value;
@@ -251,7 +251,8 @@ typedef struct stream {
 /* Next event in the event stream of a task. The data of the event are copied under the lock of the
  * tasks, so that files are read without the lock. */
 typedef struct news {
-    /* type of the event: "completed" or "partial_image"; NULL: the event has neither type */
+    /* type of the event, "completed" or "partial_image"; NULL: the task has no new event of these
+     * types */
     const char   *what;
     char          file[4096];
     xd_task_image image; /* the image of the event "completed" */
@@ -287,7 +288,8 @@ static void add_failure(xd_text_buf *b, const xd_server *s, const xd_task *task)
 }
 
 /* Appends a progress event if the request wants progress events and the progress has changed.
- * Progress events are an extension of OpenAI's interface. Under the lock. */
+ * Progress events are an extension of OpenAI's interface. The caller holds the lock of the
+ * tasks. */
 static void add_progress(xd_text_buf *b, stream *s)
 {
     static const char *const states[] = { "queued", "in_progress" };
@@ -386,8 +388,8 @@ static void reply_stream(xd_http_call *c, const image_request *q, xd_task *task,
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
-/* Sets the quality of the result files from output_compression. OpenAI's compression of 100 is the
- * best quality; a PNG has no losses. */
+/* Sets the quality of the result files from output_compression. In OpenAI's interface,
+ * output_compression 100 is the best quality; a PNG file has no losses. */
 static void compress(image_request *q)
 {
     char text[24];

@@ -1,7 +1,8 @@
 /* api_jobs.c - the routes /v1/jobs, which show all requests of an API key, for images and videos.
  *
- * A request with "wait": false is answered at once with its job, and runs even if the client
- * disconnects. The routes /v1/jobs return the progress, previews and results of jobs. */
+ * The server answers a request with "wait": false at once with the description of its job, which
+ * runs even if the client disconnects. The routes /v1/jobs return the progress, previews and
+ * results of jobs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

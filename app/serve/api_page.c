@@ -1,8 +1,8 @@
 /* api_page.c - serves the web page at / and the OpenAPI document, which are files embedded in the
  * program.
  *
- * The web page itself needs no API key, but the page's requests do. The page loads nothing from
- * other servers; a content security policy enforces this. */
+ * The web page itself can be loaded without an API key, but the requests that the page sends need a
+ * key. The page loads nothing from other servers; a content security policy enforces this. */
 #include <stdio.h>
 #include <string.h>
 

@@ -45,8 +45,8 @@ static int makes_videos(const xd_json *uses)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Fields of a request that set an option with another name. A value at or below the limit `least`
- * of the field's row selects the model's default. */
+/* Fields of a request, with the option of this program that each field sets. A value at or below
+ * the limit `least` of the field's row selects the model's default. */
 static const struct {
     const char *path, *option;
     double      least;

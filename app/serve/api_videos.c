@@ -11,7 +11,7 @@
 
 typedef struct video_request {
     xd_api_req req;
-    char       seconds[16]; /* duration as the request sets it */
+    char       seconds[16]; /* duration of the video in seconds, as a text of the request */
 } video_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -75,8 +75,8 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
         xd_buf_add(b, "null");
 }
 
-/* Appends size and duration of a video. Size and duration that the request does not set are those
- * of the finished video. */
+/* Appends size and duration of a video. If the request does not set size or duration, those of the
+ * finished video are appended. */
 static void add_shape(xd_text_buf *b, const xd_task *task)
 {
     char                 size[48], seconds[32];

@@ -1,6 +1,6 @@
-/* cmd_serve.c - the command xdit serve. The command checks the command line, and then executes the
- * program xdit-server in the same directory in place of this program. The program xdit-server is
- * linked with libmicrohttpd. */
+/* cmd_serve.c - the command xdit serve. The command xdit serve checks the command line, and then
+ * replaces its process by the program xdit-server of the same directory (execv). Only xdit-server
+ * is linked with libmicrohttpd. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

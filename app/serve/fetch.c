@@ -19,7 +19,7 @@ typedef struct transfer {
     void                 *cookie;
     char                 *data;
     size_t                bytes, cap;
-    int                   named; /* the command line names the host */
+    int                   named; /* 1: the command line (--allow_url) names the host */
     int                   private, too_long, no_memory;
 } transfer;
 

@@ -1,7 +1,7 @@
 /* folder.h - the directories of a server: a temporary directory, and the directory --results.
  *
  * A lock on the temporary directory shows other servers that this server is alive. The kernel
- * releases the lock when the process ends. */
+ * releases the lock of a server's directory when the server's process ends. */
 #ifndef XD_SERVE_FOLDER_H
 #define XD_SERVE_FOLDER_H
 
@@ -9,7 +9,8 @@
 
 typedef struct xd_folder {
     char path[4096]; /* path of the directory; "": no directory */
-    int  lock;       /* file descriptor of the directory, which may be locked; -1: none */
+    /* file descriptor of the directory, which may be locked; -1: the directory is not open */
+    int  lock;
 } xd_folder;
 
 /* Creates and locks a temporary directory in $TMPDIR, else in /dev/shm or /tmp. Also removes the

@@ -1,5 +1,5 @@
-/* frame.c - sends and receives frames over a stream socket. A frame consists of its kind and
- * length, and then of texts that end with a NUL each */
+/* frame.c - sends and receives frames over a stream socket. A frame, a message between server and
+ * worker, consists of its kind and length, followed by texts that end with a NUL each. */
 #include "serve/frame.h"
 
 #include <errno.h>

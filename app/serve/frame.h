@@ -14,18 +14,19 @@
 #include "base/err.h"
 
 typedef enum xd_frame_kind {
-    XD_FRAME_RUN = 1, /* the arguments of a task (task_flags.h) */
+    /* the worker must run a task; texts of the frame: the arguments of the task (task_flags.h) */
+    XD_FRAME_RUN = 1,
     /* id of the task to cancel; the frame is ignored if that task is not running */
     XD_FRAME_CANCEL,
     XD_FRAME_QUIT, /* frame after which the worker exits at the end of the running task */
     /* The worker has started and is ready for its first task. Texts of the frame XD_FRAME_READY:
      * number of ranks, version, rank of the sender. */
     XD_FRAME_READY,
-    /* A stage begins. Texts of the frame XD_FRAME_STAGE: task id, and "open", "text", "denoise" or
-     * "decode". */
+    /* A stage of a task begins. Texts of the frame XD_FRAME_STAGE: task id, and "open", "text",
+     * "denoise" or "decode". */
     XD_FRAME_STAGE,
-    /* A denoising step has ended. Texts of the frame XD_FRAME_STEP: task id, step, number of steps,
-     * image, number of images. */
+    /* A denoising step of a task has ended. Texts of the frame XD_FRAME_STEP: task id, number of
+     * the step, number of steps, number of the image, number of images. */
     XD_FRAME_STEP,
     /* The worker has written a preview. Texts of the frame XD_FRAME_PREVIEW: task id, denoising
      * step, name of the preview's file. */
@@ -41,8 +42,8 @@ typedef enum xd_frame_kind {
     /* The worker has failed to run a task. Texts of the frame XD_FRAME_FAILED: task id, xd_status
      * as a number, error message. */
     XD_FRAME_FAILED,
-    /* Memory and open models of the worker. Texts of the frame XD_FRAME_MEMORY: resident bytes of
-     * rank 0, number of open models. */
+    /* The worker reports its memory and its open models. Texts of the frame XD_FRAME_MEMORY:
+     * resident bytes of rank 0, number of open models. */
     XD_FRAME_MEMORY,
     /* XD_FRAME_SPLIT is sent to rank 0 with the arguments of a task: the ranks are split, so that
      * each rank alone runs tasks that use the same model as this task. Each rank replies to
@@ -71,10 +72,11 @@ typedef struct xd_frame {
  * limit for sending was exceeded. XD_EINVAL: the frame exceeds XD_FRAME_MAX. Only one thread at a
  * time may send frames on a socket. */
 xd_status xd_frame_send(int fd, xd_frame_kind kind, const char *const *v, int n, xd_err *e);
-/* Waits for a frame; the caller frees it with xd_frame_free. XD_EIO: the connection is closed. */
+/* Waits for a frame on a socket; the caller frees the frame with xd_frame_free. XD_EIO: the
+ * connection is closed. */
 xd_status xd_frame_receive(int fd, xd_frame *f, xd_err *e);
-/* Splits `data`, which has `bytes` bytes, into texts, each of which ends with a NUL. After the call
- * *f owns `data`, also if the call failed. */
+/* Splits `data`, the `bytes` received bytes of a frame, into texts, each of which ends with a NUL.
+ * After the call *f owns `data`, also if the call failed. */
 xd_status xd_frame_split(xd_frame *f, char *data, size_t bytes, xd_err *e);
 void      xd_frame_free(xd_frame *f);
 

@@ -27,8 +27,8 @@
 #include "serve/http_socket.h"
 
 /* IDLE_S: seconds that an idle connection is kept open. STACK: bytes of a thread's stack. OWNER:
- * number of digits of an owner's hash. CLOSING: number of connections that are accepted above the
- * limit, in order to close an idle one. */
+ * number of digits of the hash of an API key. CLOSING: number of connections that are accepted
+ * above the limit of connections, in order to close an idle connection. */
 enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
 /* From version 1.0 on, libmicrohttpd itself refuses line ends other than CR LF. */
@@ -103,7 +103,7 @@ static void shut(client *k)
 
 /* If there are too many connections, closes the connection that has waited longest without the head
  * of a request. If all other connections have received the head of a request, closes the newest
- * connection. Under the lock. */
+ * connection. The caller holds the lock of the list of clients. */
 static void close_idlest(xd_http *h)
 {
     client *idlest = NULL;
@@ -144,7 +144,8 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
     pthread_mutex_unlock(&h->lock);
 }
 
-/* The thread that closes connections whose request takes too long, even if bytes still arrive. */
+/* Runs in a thread: closes connections whose request takes too long to arrive, even if bytes still
+ * arrive. */
 static void *reap(void *arg)
 {
     xd_http *h = arg;
@@ -162,8 +163,9 @@ static void *reap(void *arg)
 
 /* ---- access control by API keys and headers -------------------------------------------------- */
 
-/* Returns nonzero if the two API keys are equal. The comparison takes a time that depends only on
- * the length of `given`, so that clients cannot guess the key from the time. */
+/* Returns nonzero if the two API keys are equal. The time of the comparison depends only on the
+ * length of the client's key `given`, so that clients cannot guess the server's key from the
+ * time. */
 static int same_secret(const char *given, const char *key)
 {
     size_t        n = strlen(given), k = strlen(key);
@@ -347,7 +349,7 @@ static void refuse_key(xd_http_call *c)
 typedef struct head_lines {
     int count[3]; /* number of headers Content-Length, Transfer-Encoding, Host */
     int invalid;  /* 1: the name or value of a header contains invalid bytes */
-    int coded;    /* 1: the request has another transfer coding than chunked */
+    int coded;    /* 1: the request has a transfer coding other than "chunked" */
 } head_lines;
 
 static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -367,9 +369,9 @@ static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* Returns nonzero if a request has headers that a proxy could interpret differently. Of two lines
- * with the same header libmicrohttpd uses the first. A proxy may use the second line of the header
- * and find another end of the request. HTTP/1.1 requires a Host. */
+/* Returns nonzero if a request has headers that a proxy could interpret differently. If a request
+ * has two lines with the same header, libmicrohttpd uses the first line. A proxy may use the second
+ * line of the header and find another end of the request. HTTP/1.1 requires a header Host. */
 static int is_ambiguous(const head_lines *l, const char *version)
 {
     return l->invalid || l->count[0] + l->count[1] > 1 || l->count[2] > 1 ||
@@ -420,7 +422,7 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
 {
     if (!c->reply)
         xd_reply_error(c, 500, NULL, NULL, "the server has no reply to this request");
-    if (!c->reply) /* memory for a reply is exhausted */
+    if (!c->reply) /* no memory was left to create the reply */
         return MHD_NO;
     xd_reply_header(c, "X-Content-Type-Options", "nosniff");
     if (c->status == 405 || c->status == 204)
@@ -598,9 +600,9 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 
 /* ---- starting and stopping the server -------------------------------------------------------- */
 
-/* Starts libmicrohttpd. libmicrohttpd is not started in strict mode, so that is_ambiguous refuses a
- * request without Host. In strict mode libmicrohttpd 0.9.75 writes the head of the reply to a
- * request without Host twice. */
+/* Starts libmicrohttpd. libmicrohttpd is not started in strict mode, so that is_ambiguous, and not
+ * libmicrohttpd, refuses a request without a header Host. In strict mode libmicrohttpd 0.9.75
+ * writes the head of the reply to a request without Host twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |

@@ -39,7 +39,7 @@ typedef struct xd_http_call { /* a request and its reply */
     xd_json    *json;  /* the parsed body of the request; NULL: the body is not JSON */
     xd_part    *parts; /* [nparts] fields of the body, if the body is a form */
     int         nparts;
-    struct MHD_Response *reply;   /* NULL: no reply has been created yet */
+    struct MHD_Response *reply;   /* reply to the request; NULL: no reply has been created yet */
     unsigned             status;  /* HTTP status of the reply */
     int                  streams; /* 1: the reply is a stream of events */
     xd_http             *http;    /* the server that has received the request */
@@ -106,8 +106,9 @@ const char *xd_http_header(const xd_http_call *c, const char *name);
  * the reply. A client that has closed its sending side is sent an interim reply (100) after two
  * seconds and then every second; if sending fails, the client has disconnected. */
 int         xd_http_client_left(xd_http_call *c);
-/* Returns nonzero if the client of a stream of events has disconnected. Like xd_http_client_left,
- * but appends a comment line to the stream `events` instead of sending an interim reply. */
+/* Returns nonzero if the client of a stream of events has disconnected. Works like
+ * xd_http_client_left, but appends a comment line to the stream `events` instead of sending an
+ * interim reply. */
 int         xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
 /* ---- functions that create the reply; the last call counts ---------------------------------- */

@@ -58,8 +58,8 @@ static int continues_part(const xd_http_call *c, const char *name, uint64_t at)
     return last && (at || (!last->bytes && strcmp(last->name, name ? name : "") == 0));
 }
 
-/* Called by libmicrohttpd for each piece of a form's field, in order. `at` is the offset of the
- * piece in the field. */
+/* Called by libmicrohttpd for each received piece of a form's field, in the order of the pieces.
+ * `at` is the offset of the piece in the field. */
 static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *name,
                                 const char *file, const char *type, const char *encoding,
                                 const char *data, uint64_t at, size_t size)
@@ -259,6 +259,6 @@ void xd_body_free(xd_body *b, xd_http_call *c)
     if (b->form)
         MHD_destroy_post_processor(b->form);
     xd_json_free(&c->json);
-    if (b->pool) /* xd_body_begin was called for the body */
+    if (b->pool) /* the pool counts the body only after xd_body_begin was called */
         free_content(b);
 }

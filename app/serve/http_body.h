@@ -9,8 +9,8 @@
 
 struct MHD_PostProcessor;
 
-/* Memory that all request bodies use together. The bytes of a request body count from the arrival
- * of its first byte until the reply is sent. */
+/* Counter of the memory that all request bodies use together. The bytes of a request body count
+ * from the arrival of its first byte until the reply is sent. */
 typedef struct xd_body_pool {
     atomic_size_t bytes;
     size_t        max; /* maximum bytes of all bodies; 0: no limit */

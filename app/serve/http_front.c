@@ -27,7 +27,7 @@ static const double LAST_S = 1, LINGER_S = 2;
 typedef struct pipe_buf { /* a buffer of bytes to forward: data[at..n) */
     char   data[PIPE];
     size_t at, n;
-    int    ended; /* 1: the sender of the bytes has closed its side */
+    int    ended; /* 1: the sender of the bytes has closed its side of the connection */
     int    shut;  /* 1: the end of the byte stream was forwarded */
 } pipe_buf;
 
@@ -151,7 +151,7 @@ static void accept_some(xd_front *f)
     }
 }
 
-/* Reads bytes from a socket into a buffer; returns 0 if reading fails. */
+/* Reads bytes from a socket into a buffer. Returns 0 if reading fails. */
 static int fill(pipe_buf *b, int fd)
 {
     ssize_t k = recv(fd, b->data + b->n, PIPE - b->n, 0);
@@ -286,8 +286,8 @@ static void list_conns(const xd_front *f, struct pollfd *p)
     for (const conn *c = f->first; c; c = c->next, p += 2) {
         int from_client = !c->in.ended && c->in.n < PIPE, from_inner = c->out.n < PIPE / 2;
         p[0] = (struct pollfd){ c->client, events_if(from_client, c->out.n > 0), 0 };
-        int ignored = c->out.ended || (!from_inner && !c->in.n); /* 1: libmicrohttpd's socket is
-                                                                       not polled this time */
+        /* 1: this call of poll ignores libmicrohttpd's socket */
+        int ignored = c->out.ended || (!from_inner && !c->in.n);
         p[0].events |= c->out.shut ? POLLIN : 0;
         p[1] = (struct pollfd){ ignored ? -1 : c->inner, events_if(from_inner, c->in.n > 0), 0 };
     }
@@ -369,8 +369,9 @@ static void set_flag(xd_front *f, atomic_int *flag)
     uint64_t one = 1;
     atomic_store(flag, 1);
     if (write(f->wake, &one, sizeof one) < 0)
-        return; /* writing fails only if the wake-up descriptor is readable
-                                   already */
+        /* writing to the eventfd fails only if it is readable already, so that the thread wakes
+         * up anyway */
+        return;
 }
 
 /* If libmicrohttpd has closed a socket whose number is in use again, the later connection comes

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* States of the parser. The states NAME to FIELDS_END are used for the fields of the head, and
- * again for the trailer fields after the last chunk. */
+/* States of the parser. The states NAME to FIELDS_END are used for the header lines of a request,
+ * and again for the trailer fields after the last chunk of its body. */
 enum {
     LINE,
     LINE_END, /* the request line */
@@ -170,7 +170,7 @@ static void read_size(xd_head *h, char c)
 
 /* ---- parsing of a complete request ----------------------------------------------------------- */
 
-/* Handles the line feed at the end of a line. Empty lines are allowed before a request. */
+/* Handles the line feed at the end of a line. Empty lines before the request line are allowed. */
 static void end_line(xd_head *h)
 {
     if (h->state == VALUE_END && !h->in_body)

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct xd_head { /* state of the parser; starts as {0} at the first byte of a
-                                   request */
+/* state of the parser; the caller sets it to {0} before the first byte of a connection */
+typedef struct xd_head {
     int      state;
     int      status;  /* HTTP status 400 or 501: the request is refused; 0: not refused */
     int      in_body; /* 1: the head of the current request is complete */

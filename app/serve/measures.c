@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Upper limits of the histograms' buckets, in seconds and in steps per second; 0 ends a list. */
+/* Upper limits of the histograms' buckets, in seconds or in denoising steps per second; 0 is the
+ * end of a list of limits. */
 static const double seconds[XD_BUCKETS + 1] = { 0.1, 0.25, 0.5, 1,    2.5,  5,    10,    25, 50,
                                                 100, 250,  500, 1000, 2500, 5000, 10000, 0 };
 static const double speeds[XD_BUCKETS + 1] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,

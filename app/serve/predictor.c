@@ -1,9 +1,9 @@
 /* predictor.c - predicts the duration of tasks.
  *
- * Tasks that differ only in their texts and seeds take the same time and have the same key. The
- * predicted time of a known key is the measured time of tasks with that key. For a new key, the
- * predicted time is the planner's prediction multiplied by a correction: the mean ratio of measured
- * to planned times of all keys. */
+ * Tasks that differ only in their texts and seeds take the same time and have the same key, the
+ * arguments that affect the time. The predicted time of a known key is the measured time of tasks
+ * with that key. For a new key, the predicted time is the planner's prediction multiplied by a
+ * correction: the mean ratio of measured to planned times of all keys. */
 #include "serve/predictor.h"
 
 #include <math.h>
@@ -30,7 +30,8 @@ typedef struct entry {
     double   planned[MODES];  /* seconds that the planner predicts; negative: unknown */
     double   measured[MODES]; /* moving average of measured seconds; 0: nothing was measured */
     double   text, decode;    /* fractions of the time for text encoding and for decoding */
-    unsigned used;            /* value of the counter `uses` at the last use of the entry */
+    /* value of the predictor's counter `uses` when the entry was last used */
+    unsigned used;
 } entry;
 
 struct xd_predictor {
@@ -114,7 +115,7 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
 
 /* Predicts the seconds of a request on all ranks. For the mode ONE_RANK, predicts the seconds of a
  * data-parallel request in which every rank generates all images alone, as split ranks do. The
- * result is negative if the planner refuses the request. */
+ * predicted seconds are negative if the planner refuses the request. */
 static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
     xd_advise_args      a = xd_open_flags_advise(p->open, f->model);
@@ -163,8 +164,9 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry 
     k->planned[ALL_RANKS] = k->planned[ONE_RANK] = -1;
     if (xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK) {
         w = f.request.width, h = f.request.height;
-        if (h <= 0 || w <= MAX_PIXELS / h) /* images above the limit are not decoded, because the
-                                              worker will refuse them */
+        /* input images with more than MAX_PIXELS pixels are not decoded, because the worker will
+         * refuse them */
+        if (h <= 0 || w <= MAX_PIXELS / h)
             plan(p, &f, ALL_RANKS, ranks, k);
         if (ranks > 1 && k->planned[ALL_RANKS] > 0)
             plan(p, &f, ONE_RANK, ranks, k);
@@ -174,7 +176,7 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry 
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* Returns the predicted seconds of an entry; the caller holds the lock. */
+/* Returns the predicted seconds of the tasks of an entry; the caller holds the predictor's lock. */
 static double seconds_of(const xd_predictor *p, const entry *k, int mode)
 {
     double correction = p->correction[mode];

@@ -8,8 +8,8 @@
 
 typedef struct xd_predictor xd_predictor;
 
-/* Creates a predictor. The borrowed argument `open` has the options with which the worker opens
- * models. */
+/* Creates a predictor. The argument `open` has the options with which the worker opens models; the
+ * predictor uses it until xd_predictor_close. */
 xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_flags *open,
                             xd_err *e);
 /* Sets the number of ranks of the worker. The first call starts the thread that predicts queued

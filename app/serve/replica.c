@@ -18,22 +18,25 @@
 
 /* HOST: maximum number of characters of the host's name in a lease's name. */
 enum { HOST = 40, BOOT = 40, PATH = 4200 };
-/* seconds for which a server's state is known without another look at its lease */
+/* seconds for which the observed state of a server stays valid, before its lease file is read
+ * again */
 static const double KNOWN_S = 0.5;
 
-typedef struct peer { /* another server, as far as it was observed */
+typedef struct peer { /* state of another server, as this server has observed it */
     char            name[XD_REPLICA_NAME];
-    struct timespec changed;             /* modification time of the lease */
-    double          changed_s, looked_s; /* times at which `changed` became known, and of the last
-                                            look at the lease */
+    struct timespec changed; /* modification time of the lease */
+    /* time at which the present value of `changed` was observed, and time of the last read of the
+     * lease file */
+    double          changed_s, looked_s;
     int             dead;
 } peer;
 
 struct xd_replica {
     char  dir[4096], name[XD_REPLICA_NAME];
     char  boot[BOOT]; /* id of the host's last boot, which all processes of a host see */
-    int   fd;         /* open and locked lease; -1: there is none */
-    peer *peers;      /* [npeers] */
+    /* file descriptor of this server's open and locked lease file; -1: there is none */
+    int   fd;
+    peer *peers; /* [npeers] */
     int   npeers;
 };
 
@@ -93,7 +96,9 @@ static xd_status create_lease(xd_replica *r, xd_err *e)
     r->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (r->fd < 0)
         return xd_fail(e, XD_EIO, "cannot create %s: %s", path, strerror(errno));
-    flock(r->fd, LOCK_EX | LOCK_NB); /* a file system without locks needs XD_REPLICA_DEAD_S */
+    /* if the file system has no locks, the death of this server is detected after
+     * XD_REPLICA_DEAD_S seconds */
+    flock(r->fd, LOCK_EX | LOCK_NB);
     ssize_t n = write(r->fd, r->boot, strlen(r->boot)); /* a lease is valid without its boot id */
     (void)n;
     return XD_OK;
@@ -144,7 +149,7 @@ int xd_replica_renew(xd_replica *r)
         return 0;
     if (r->fd >= 0)
         close(r->fd);
-    create_lease(r, NULL); /* repeated after a failure, because r->fd is -1 */
+    create_lease(r, NULL); /* after a failure r->fd is -1, so that the next renewal tries again */
     return 1;
 }
 
@@ -162,8 +167,8 @@ static peer *peer_of(xd_replica *r, const char *name)
     return &v[r->npeers++];
 }
 
-/* Returns 1 if the lease was written on this host and no process holds its lock. The lock of a
- * process ends with the process. */
+/* Returns 1 if the lease was written on this host and no process holds its lock. The kernel
+ * releases the lock when the process ends. */
 static int is_abandoned(const xd_replica *r, int fd)
 {
     char    boot[BOOT];
@@ -172,7 +177,8 @@ static int is_abandoned(const xd_replica *r, int fd)
     return *boot && strcmp(boot, r->boot) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-/* Looks at the lease of a server. Opening the lease makes NFS ask for the file's current state. */
+/* Reads the modification time of a server's lease file. The file is opened first, because NFS then
+ * fetches the file's current state. */
 static void look(xd_replica *r, peer *p, double now)
 {
     struct stat st;
@@ -235,8 +241,8 @@ void xd_replica_owner(const xd_replica *r, const char *id, char owner[XD_REPLICA
     }
 }
 
-/* A claim is a symbolic link whose target is the name of the server: the name is there from the
- * beginning, and a full disk does not matter. */
+/* A claim is a symbolic link whose target is the name of the server: a symbolic link has its target
+ * as soon as it exists, and can be created even if the disk is full. */
 int xd_replica_claim(const xd_replica *r, const char *id, int claims)
 {
     char path[PATH];

@@ -77,7 +77,7 @@ static void name_task(xd_api_req *r)
                           XD_KEY_BYTES);
         return;
     }
-    /* Two requests with one key must not have the same input files. */
+    /* Two requests with the same Idempotency-Key need input files of different names. */
     xd_task_name(part, "x");
     snprintf(r->part, sizeof r->part, ".%.8s", part + 2);
     xd_request_key_id(r->kind, r->call->owner, key, r->task->id);
@@ -288,7 +288,7 @@ static void check_image(xd_api_req *r, const char *option, const char *path)
     int     video = strcmp(option, "control_video") == 0 || strcmp(option, "pose_video") == 0 ||
                     strcmp(option, "face_video") == 0 ||
                     (strcmp(option, "mask") == 0 && strcmp(r->kind, "video") == 0);
-    /* An image that determines frames of a video may be a video. */
+    /* If a request generates a video, the file of the option `image` may itself be a video. */
     video |= strcmp(option, "image") == 0 && strcmp(r->kind, "video") == 0 &&
              xd_image_file_size(path, &w, &h, NULL) != XD_OK &&
              xd_video_file_size(path, &w, &h, NULL) == XD_OK;
@@ -473,7 +473,7 @@ static int queue_task(xd_api_req *r)
 }
 
 /* Returns the task of an earlier request with the same Idempotency-Key, or NULL. If the earlier
- * request was a different one, the request is refused. */
+ * request had other contents, this request is refused. */
 static xd_task *find_same(xd_api_req *r)
 {
     xd_server *s = server_of(r);
@@ -488,10 +488,10 @@ static xd_task *find_same(xd_api_req *r)
 }
 
 /* Queues a task whose request has an Idempotency-Key. If an earlier request had the same key,
- * returns its task instead. */
+ * returns the task of the earlier request. */
 static xd_task *queue_once(xd_api_req *r)
 {
-    /* seconds in which another server stores a task that it has claimed */
+    /* another server that has claimed the task's id stores the task within this time */
     const double until = xd_now_s() + 5;
     xd_err       e = { 0 };
     if (!r->failed && xd_request_key_fingerprint(r->task, &e) != XD_OK)

@@ -1,4 +1,5 @@
-/* request_key.c - ids and fingerprints of requests with an Idempotency-Key; see request_key.h */
+/* request_key.c - computes task ids and fingerprints of requests with an Idempotency-Key; see
+ * request_key.h */
 #include "serve/request_key.h"
 
 #include <gnutls/crypto.h>
@@ -9,7 +10,7 @@
 #include "base/file.h"
 #include "serve/task_flags.h"
 
-enum { HASH = 32 }; /* bytes of SHA-256 */
+enum { HASH = 32 }; /* number of bytes of a SHA-256 hash */
 static const size_t MAX_IMAGE = (size_t)1 << 40;
 
 int xd_request_key_is_valid(const char *key)

@@ -1,5 +1,5 @@
-/* request_key.h - the header Idempotency-Key: a client that repeats a request with the same key gets
- * the result of the first request, from any server that uses the same --results.
+/* request_key.h - handles the header Idempotency-Key: a client that repeats a request with the same
+ * key gets the result of the first request, from any server that uses the same --results.
  *
  * The id of the task is a hash of the key, so that all servers know the task by its key. */
 #ifndef XD_SERVE_REQUEST_KEY_H
@@ -14,8 +14,8 @@ int       xd_request_key_is_valid(const char *key);
 /* Writes the id of the task to `id`. kind: "image" or "video"; owner: hash of the API key, because
  * clients with different API keys may use the same key. */
 void      xd_request_key_id(const char *kind, const char *owner, const char *key, char id[40]);
-/* Writes the hash of a request to task->fingerprint: of the arguments that the task has, with the
- * contents of its image files in place of their paths. */
+/* Writes the hash of a request to task->fingerprint: the hash of the task's arguments, with the
+ * contents of image files in place of their paths. */
 xd_status xd_request_key_fingerprint(xd_task *task, xd_err *e);
 
 #endif

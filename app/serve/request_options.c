@@ -47,7 +47,8 @@ int xd_option_takes_texts(const xd_option *o)
     return o->kind == XD_OPT_TEXT && strcmp(o->arg, "TEXT") == 0;
 }
 
-/* Sets the request's "priority" or "deadline". Returns 0 if the name is none of these options. */
+/* Sets the request's "priority" or "deadline". Returns 0 if the option `name` is neither "priority"
+ * nor "deadline". */
 static int set_order(xd_api_req *r, const char *name, const char *value)
 {
     static const char *const classes[] = { "low", "normal", "high" };
@@ -216,8 +217,8 @@ xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r)
     return XD_ETA_NONE;
 }
 
-/* Sets eta. An ancestral sampler with eta 0 adds no noise and equals its plain sampler, so eta 0
- * selects Euler. */
+/* Sets eta, the amount of noise per step. An ancestral sampler with eta 0 adds no noise and equals
+ * the sampler without noise, so eta 0 selects Euler in place of Euler ancestral. */
 void xd_api_req_eta(xd_api_req *r, double eta)
 {
     char        text[40];

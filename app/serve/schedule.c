@@ -6,9 +6,10 @@
 #include <string.h>
 
 enum {
+    /* difference in score between a priority and the next lower one, in seconds; longer than any
+     * task */
     CLASS_S = 10000000
-}; /* difference in score between two priorities, in seconds; longer
-                                   than any task */
+};
 
 void xd_schedule_free(xd_schedule *s)
 {

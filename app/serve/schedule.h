@@ -1,10 +1,11 @@
 /* schedule.h - determines the order in which queued tasks run.
  *
  * The task with the shortest remaining time runs first, but three rules keep the order fair. First,
- * the time that a task waits improves its score. Second, tasks of an owner (API key) that has used
- * more time than other owners get a worse score. Third, a task with a near deadline is treated as
- * if it had little remaining time. All times in this module are in seconds of all ranks together: a
- * second in which one of n ranks runs a task alone counts 1/n. */
+ * the time that a task waits improves its score. Second, tasks of an owner (API key) whose earlier
+ * tasks took more time than those of other owners get a worse score. Third, a task with a near
+ * deadline is treated as if it had little remaining time. All times in this module are in seconds
+ * of all ranks together: if one of n ranks runs a task alone for a second, the second counts
+ * 1/n. */
 #ifndef XD_SERVE_SCHEDULE_H
 #define XD_SERVE_SCHEDULE_H
 
@@ -15,8 +16,8 @@
  * was started because it waited long loses this advantage while it runs, so that short tasks can
  * interrupt it again. */
 #define XD_SCHEDULE_WAIT 4.0
-/* Half-life, in seconds, of the time that an owner has used: after XD_SCHEDULE_HALF seconds, the
- * used time counts half. */
+/* Half-life, in seconds, of the time that the tasks of an owner (API key) have used: after
+ * XD_SCHEDULE_HALF seconds, the used time counts half. */
 #define XD_SCHEDULE_HALF 600.0
 
 typedef struct xd_schedule_owner {

@@ -105,7 +105,8 @@ static void add_flag(void *cookie, const xd_option *o, const char *value)
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* Returns the comma before the next "name=" in a text, or the end of the text. */
+/* Returns the position of the comma before the next "name=" in an argument of --model, or the end
+ * of the argument. */
 static char *find_option(char *text)
 {
     for (char *p = text; (p = strchr(p, ',')); p++) {

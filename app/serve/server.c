@@ -82,8 +82,8 @@ const xd_route xd_server_routes[] = {
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* Sets the name of a model: the name on the command line, or "org/name", or the last part of its
- * directory. */
+/* Sets the name of a model: the name on the command line, or "org/name", or the last component of
+ * the directory's path. */
 static void name_model(xd_served_model *m, const xd_serve_model *given)
 {
     const char *path = given->path, *name = given->name ? given->name : path;
@@ -133,7 +133,8 @@ static int is_last(const xd_defaults *d, int at, const char *name)
     return 1;
 }
 
-/* Appends the model's defaults as JSON; defaults of the server override them. */
+/* Appends the default values of a model's options as JSON; defaults on the server's command line
+ * override the model's own defaults. */
 static void add_defaults(xd_text_buf *b, const xd_json *own, const xd_defaults *d)
 {
     char name[64];
@@ -219,8 +220,9 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
                                "two models have the name %s: rename one with --model "
                                "NAME=DIR",
                                m->name);
-        int parts = f->open.files[0] != NULL; /* 1: the directory may lack weights, because
-                                                   options name weight files */
+        /* 1: the model's directory need not contain all weights, because options name weight
+         * files */
+        int parts = f->open.files[0] != NULL;
         st = check_model(m, &f->open, parts ? NULL : e);
         st = parts ? XD_OK : st;
     }
@@ -241,7 +243,8 @@ static void on_signal(int sig)
         _exit(128 + sig);
 }
 
-/* Exits at once, because the server did not stop in time; perhaps a disk does not respond. */
+/* Exits at once, because the server did not stop in time; the cause may be a disk that does not
+ * respond. */
 static void on_timeout(int sig)
 {
     static const char text[] = "xdit: error: the server did not stop in time: exiting at once\n";

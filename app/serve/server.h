@@ -15,16 +15,16 @@
 
 typedef struct xd_served_model {
     const char        *path; /* directory of the model, from --model */
-    /* NAME if the model was given as --model NAME=DIR; else "org/name" or the last part of the
-     * path. */
+    /* Name of the model: NAME if the command line has --model NAME=DIR, else "org/name" or the last
+     * component of the path. */
     char               name[128];
     /* [naliases] further names of the model in requests (--served_model_name) */
     const char *const *aliases;
     int                naliases;
     xd_defaults        defaults; /* defaults of requests to this model; borrowed */
-    /* Outputs, inputs and defaults of the model, as the command xdit inspect --json prints them in
-     * "uses". The text `uses` has members of a JSON object, with a comma before each member. NULL:
-     * unknown. */
+    /* Outputs, inputs and defaults of the model, in the format that the command xdit inspect --json
+     * prints under the key "uses". The text `uses` has members of a JSON object, with a comma
+     * before each member. NULL: unknown. */
     char              *uses;
 } xd_served_model;
 
@@ -93,7 +93,8 @@ typedef struct xd_api_req {
     /* 1: the options of the request include the server's defaults */
     int                    defaults_set;
     char                   extension[8]; /* extension of the result files: "png" */
-    /* Random part of the names of the input files if the request has an Idempotency-Key, else "" */
+    /* Random text in the names of the input files if the request has an Idempotency-Key; "": the
+     * request has none */
     char                   part[12];
     int                    failed;
     /* Callback that receives the error in place of the client; NULL: the reply has the error. */
@@ -106,7 +107,8 @@ void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
  * OpenAI model, chooses the first model that generates outputs of the requested kind (image or
  * video). */
 void xd_api_req_model(xd_api_req *r, const char *name);
-/* Sets the option `name` of the request to a value. Names are those of xd_request_options. */
+/* Sets the option `name` of the request to a value. Names of options are those of
+ * xd_request_options. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
 /* How a scheduler uses eta, the amount of new noise per step. DDIM and ancestral samplers use eta
  * in different ways. Other samplers ignore eta. The scheduler of a request must be set before
@@ -129,8 +131,8 @@ void        xd_api_req_file(xd_api_req *r, const char *option, const char *data,
 void        xd_api_req_url(xd_api_req *r, const char *option, const char *url);
 /* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */
 void        xd_api_req_format(xd_api_req *r, const char *param, const char *format);
-/* Set a field that has the same name in all HTTP interfaces: an option of xd_request, "lora",
- * "priority" or "deadline". Return 0 if the request has no such field. */
+/* Set a field of a request by its name, which is the same in all HTTP interfaces: an option of
+ * xd_request, "lora", "priority" or "deadline". Return 0 if there is no field of this name. */
 int         xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value);
 int         xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value);
 /* A field that requests of one HTTP interface can have, and the function that handles the field's
@@ -138,13 +140,13 @@ int         xd_api_req_by_name_text(xd_api_req *r, const char *name, const char 
 typedef struct xd_api_req_field {
     const char *name;
     void        (*set)(void *cookie, const char *name, const char *value);
-    /* For a field with an image: the option for the image, such as "image" or "mask_image"; NULL:
-     * the field has a text. */
+    /* Option that a field with an image sets, such as "image" or "mask_image"; NULL: the field has
+     * a text. */
     const char *file;
 } xd_api_req_field;
-/* Reads all fields of a request. Requests may have the fields in the table `fields`, whose last row
- * has no name; the fields prompt, model, size and output_format; and all options of xd_request.
- * Fields of other names are refused, or ignored if r->lenient is set. */
+/* Reads all fields of a request. Allowed fields are those in the table `fields`, whose last row has
+ * no name; the fields prompt, model, size and output_format; and all options of xd_request. Other
+ * fields are refused, or ignored if r->lenient is set. */
 void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cookie);
 /* Sets an option to a default value, if the request does not set the option. */
 void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
@@ -156,8 +158,8 @@ void xd_api_req_seed(xd_api_req *r);
 void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
 /* Validates the request and queues its task, which the caller releases. Returns NULL if the request
- * was refused; in this case the reply with the error exists already. Call xd_api_req_submit also
- * after a failure, because it frees the task. */
+ * was refused; the reply with the error then exists already. xd_api_req_submit must be called also
+ * after another xd_api_req function has failed, because it frees the task. */
 xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -179,7 +181,7 @@ void            xd_answer_job(xd_http_call *c, unsigned status, const xd_task *t
 /* Returns the state of a task for replies: "queued", "in_progress", "cancelling", "completed",
  * "failed" or "cancelled". The caller holds the lock of the tasks. */
 const char     *xd_answer_state(const xd_task *task);
-/* Progress of a task in percent; the caller holds the lock of the tasks. */
+/* Returns the progress of a task in percent; the caller holds the lock of the tasks. */
 int             xd_answer_percent(const xd_task *task);
 /* Returns the HTTP status of a reply to a request that failed with the status `s`. */
 unsigned        xd_answer_status(xd_status s);
@@ -191,8 +193,8 @@ const char     *xd_answer_type(const char *path);
  * used in its request. */
 void            xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void            xd_cancel_task(xd_server *s, xd_task *task);
-/* Cancels a task whose client has disconnected, unless its request has an Idempotency-Key: the
- * client may send the request again to get the result. */
+/* Cancels a task whose client has disconnected, unless the task's request has an Idempotency-Key:
+ * the client may then send the request again to get the result. */
 void            xd_cancel_left(xd_server *s, xd_task *task);
 /* Returns the task whose id is in the request's path. The caller must release the returned task.
  * NULL: no task has the id, or the task belongs to another API key. */

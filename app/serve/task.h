@@ -1,10 +1,12 @@
-/* task.h - declares the tasks of a server and the queue of these tasks. A task has a record of its
- * progress and its results; clients can wait for its end.
+/* task.h - declares the tasks of a server and the queue of these tasks. A task is the server's
+ * record of a request to generate images or a video, with its progress and results; clients can
+ * wait until a task ends.
  *
  * Every function acquires the lock of the tasks, with one exception: if a function's comment has
  * the words "under the lock", the caller must hold the lock (xd_tasks_lock). Tasks are
  * reference-counted. A function that returns a task adds a reference, which the caller drops with
- * xd_task_release. Fields of a task are read under the lock, except the constant fields. */
+ * xd_task_release. Fields of a task are read while the lock of the tasks is held, except the
+ * constant fields. */
 #ifndef XD_SERVE_TASK_H
 #define XD_SERVE_TASK_H
 
@@ -28,11 +30,11 @@ typedef struct xd_task_image { /* a finished image or video */
     int64_t width, height, frames;
     double  fps;  /* frames per second of a video; 0: a single image */
     int     rate; /* samples per second of a video's sound; 0: no sound */
-    /* Numbers of tokens as xd_result_tokens returns them. The fields are not stored in the task's
-     * file. */
-    int64_t text_tokens, reference_tokens, image_tokens;
-    /* Number of previews that the task had when this image was finished. The time is not stored in
+    /* Numbers of tokens as xd_result_tokens returns them. These numbers of tokens are not stored in
      * the task's file. */
+    int64_t text_tokens, reference_tokens, image_tokens;
+    /* Number of previews that the task had when this image was finished; not stored in the task's
+     * file. */
     int     previews;
 } xd_task_image;
 
@@ -44,18 +46,20 @@ typedef struct xd_task {
     char      **args;  /* [nargs] arguments for the worker, see task_flags.h; the first one
                                    is the task's id */
     const char *model; /* name of the model in requests */
-    /* Prompt and size as texts of the request; size is NULL if the request has none. */
+    /* Prompt and image size as texts of the request; `size` is NULL if the request has no size. */
     char       *prompt, *size;
     char       *owner; /* hash of the API key of the request; "": the server has no keys */
     char        seconds_asked[16]; /* length of a video in seconds, as a text of the request */
     /* Id of the original video if this task is a remix of a video; "": no remix. */
     char        remixed[40];
-    /* Date of arrival in seconds of the Unix clock, which can jump when the clock is set. */
+    /* Date at which the request arrived, in seconds of the Unix clock, which jumps when somebody
+     * sets it. */
     double      created;
-    double      arrived_s; /* time of arrival in seconds of the monotonic clock xd_now_s */
-    int         priority;  /* priority in the queue: 1 high, 0 normal, -1 low */
-    double deadline_s;     /* time on the clock xd_now_s at which the task is cancelled; 0: never */
-    /* The following fields are read and written under the lock. */
+    /* time at which the request arrived, in seconds of the monotonic clock xd_now_s */
+    double      arrived_s;
+    int         priority; /* priority in the queue: 1 high, 0 normal, -1 low */
+    double deadline_s;    /* time on the clock xd_now_s at which the task is cancelled; 0: never */
+    /* The following fields are read and written while the lock of the tasks is held. */
     xd_task_state  state;
     unsigned       changes;   /* number of changes of this task so far */
     char           stage[16]; /* stage of a running task: "open", "text", "denoise", "decode" */
@@ -76,15 +80,17 @@ typedef struct xd_task {
     char          *error;  /* error message of a failed task */
     int            cancel; /* 1: the client has cancelled the task */
     char    *seconds;      /* seconds of each stage of a finished task, as JSON: {"text":0.1,...} */
-    /* With --results, several servers share the folder of the tasks (replica.h). Name of the server
-     * that runs or ran this task; "": this server. The fields are not changed by interfaces. */
+    /* Name of the server that runs or ran this task; "": this server. With --results, several
+     * servers share the folder of the tasks (replica.h). HTTP interfaces do not change `replica`
+     * and `claims`. */
     char     replica[64];
-    int      claims; /* number of times that a server took the task over */
-    /* Hash of the request with its Idempotency-Key; "": the request has no such key. */
+    int      claims; /* number of times that a server took the task over from another server */
+    /* Hash of the contents of a request with an Idempotency-Key; "": the request has no such
+     * key. */
     char     fingerprint[65];
     /* The following fields are private to tasks.c and tasks_shared.c. */
-    int      stored;   /* 1: the task's file was written or read */
-    unsigned saved;    /* value of `changes` in the task's file */
+    int      stored;   /* 1: the file of the task (task_store.h) exists */
+    unsigned saved;    /* value of `changes` at the time when the task's file was last written */
     int64_t  stamp[2]; /* modification time of the file when it was read, in s and ns */
     /* owned copy of the model's name, to which `model` points if the task was read from a file */
     char    *model_name;
@@ -95,9 +101,8 @@ typedef struct xd_task {
     struct xd_task *next; /* the task that was added after this task */
 } xd_task;
 
-/* Two image files are stored next to each video, the video's first frame and a contact sheet of
- * several frames, and a file of its sound, if it has sound. The names of the files end with these
- * suffixes. */
+/* Suffixes of the names of files that are stored next to each video: the video's first frame, a
+ * contact sheet of several frames, and the sound of a video that has sound. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"
 #define XD_TASK_SOUND ".sound.wav"
@@ -118,11 +123,10 @@ typedef struct xd_tasks_counts {
 } xd_tasks_counts;
 
 /* Creates the queue. `dir` is the directory in which each task is stored as a file (task_store.h);
- * if it is NULL, tasks are not stored. Tasks that are already stored in the directory are loaded,
- * and those that have not ended are queued again, unless they belong to another server that lives
- * (replica.h). `queue` is the maximum number of queued tasks.
- * Ended tasks and their files are kept for `seconds` seconds, as long as the files have at most
- * `bytes` bytes in total. */
+ * if it is NULL, tasks are not stored. Tasks that are already stored in the directory are loaded.
+ * Loaded tasks that have not ended are queued again, unless they belong to another running server
+ * (replica.h). `queue` is the maximum number of queued tasks. Ended tasks and their files are kept
+ * for `seconds` seconds, as long as the files have at most `bytes` bytes in total. */
 xd_status xd_tasks_open(xd_tasks **j, const char *dir, int queue, double seconds, int64_t bytes,
                         xd_err *e);
 void      xd_tasks_close(xd_tasks **j);
@@ -154,22 +158,22 @@ void      xd_task_free(xd_task *task);        /* frees a task that was not added
  * down. A task with a fingerprint fails with XD_EIO if it cannot be stored, and with XD_EINVAL if a
  * task of the same id exists, on this server or on another one that uses the same folder. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
-/* Returns the task with this id, with a reference; NULL: the task does not exist. Tasks of other
- * servers that use the same folder are found, too, in their present state. */
+/* Returns the task with this id, with a reference; NULL: the task does not exist. xd_tasks_find
+ * also finds tasks of other servers that use the same folder, in their present state. */
 xd_task  *xd_tasks_find(xd_tasks *j, const char *id);
 /* Reads the new and changed tasks of other servers that use the same folder. */
 void      xd_tasks_refresh(xd_tasks *j);
 void      xd_task_release(xd_tasks *j, xd_task *task);
-/* Marks that a client waits for the task. */
+/* Notes that a client waits for the end of the task. */
 void      xd_task_mark_awaited(xd_tasks *j, xd_task *task);
 /* Waits until the counter task->changes differs from `since`, for at most `seconds` seconds.
  * Returns task->changes. */
 unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
 /* Returns nonzero if the task is done, failed or cancelled; under the lock. */
 int       xd_task_has_ended(const xd_task *task);
-/* xd_task_position returns the number of tasks before this task, including running tasks.
- * xd_task_seconds_left returns the predicted seconds until this task has ended (negative: unknown).
- * The caller holds the lock of the tasks. */
+/* xd_task_position returns the number of tasks before this task, including running tasks, that end
+ * before it. xd_task_seconds_left returns the predicted seconds until this task has ended
+ * (negative: unknown). The caller holds the lock of the tasks. */
 int       xd_task_position(xd_tasks *j, const xd_task *task);
 double    xd_task_seconds_left(xd_tasks *j, const xd_task *task);
 /* Returns the predicted remaining seconds of all queued and running tasks of this server together.
@@ -186,10 +190,10 @@ int       xd_tasks_delete(xd_tasks *j, xd_task *task);
 /* Removes all result files of a task, including files that a worker has written but not yet
  * reported to the server. The file in which the task itself is stored (task_store.h) is kept. */
 void      xd_task_remove_files(const xd_task *task);
-/* Calls `visit` for every task, oldest first; the caller holds the lock of the tasks (under the
- * lock). */
+/* Calls `visit` for every task, oldest first; under the lock. */
 void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie);
-/* Deletes ended tasks that exceed the limits of xd_tasks_open, oldest first. */
+/* Deletes the oldest ended tasks, until the limits on age and bytes that xd_tasks_open sets are
+ * kept. */
 void xd_tasks_delete_expired(xd_tasks *j);
 
 /* ---- functions that start and finish tasks --------------------------------------------------- */
@@ -198,9 +202,9 @@ void xd_tasks_delete_expired(xd_tasks *j);
  * predicted, and stays readable until xd_tasks_clear_wakeup is called. */
 int      xd_tasks_wakeup_fd(xd_tasks *j);
 void     xd_tasks_clear_wakeup(xd_tasks *j);
-/* Marks the queued task with the lowest score as running and returns it. Returns NULL if no task
- * can run, or if the server shuts down. The callback `score` is called while the lock of the tasks
- * is held. A task whose score is NaN is not started. */
+/* Marks the queued task with the lowest score as running, and returns this task. Returns NULL if no
+ * task can run, or if the server shuts down. The callback `score` is called while the lock of the
+ * tasks is held. A task whose score is NaN is not started. */
 xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
                              void *cookie);
 /* Puts a running task back into the queue and releases the task. The task must be marked as

@@ -71,7 +71,8 @@ static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **t
     int i = f->npixels, masks = f->mask_alpha && path == f->mask_image;
     int video = path == f->control_video || path == f->pose_video || path == f->face_video ||
                 (path == f->mask_image && f->control_video);
-    /* Images that determine frames of a video may be videos. */
+    /* If frame_index places the images at frames of a video, these images may be videos
+     * themselves. */
     video |= f->request.images.frame_index && path != f->mask_image;
     if (!path)
         return XD_OK;

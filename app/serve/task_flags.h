@@ -17,7 +17,7 @@ typedef struct xd_task_flags {
     xd_prompt_texts  texts;
     xd_loras_read    lora;
     const char      *mask_image, *last_image, *control_video, *pose_video, *face_video;
-    /* 1: the mask is the transparency of the mask image (xd_image_file_load_mask) */
+    /* 1: transparent pixels of the mask image are the mask (xd_image_file_load_mask) */
     int              mask_alpha;
     xd_request       request; /* request to the library; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
@@ -39,8 +39,8 @@ void        xd_task_preview_name(const char *output, int video, int i, char *pat
 /* Parses the task's arguments argv[0..argc); the strings in *f point into argv. XD_EINVAL: the
  * message names the argument. The caller must call xd_task_flags_free also after a failure. */
 xd_status   xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);
-/* Reads the task's image files and passes the images to the request as pixels. The parameters in
- * the task's results then do not contain file names. */
+/* Reads the task's image files and passes the images to the request as pixels. Since the request
+ * has pixels in place of files, the parameters in the task's results do not contain file names. */
 xd_status   xd_task_flags_load(xd_task_flags *f, xd_err *e);
 void        xd_task_flags_free(xd_task_flags *f);
 

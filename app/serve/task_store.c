@@ -43,8 +43,9 @@ static void add_image(xd_text_buf *b, const xd_task_image *im)
     xd_buf_add(b, "}");
 }
 
-/* Appends an argument. A path in the directory is written as "./NAME", because servers on several
- * hosts may see the directory under different paths. */
+/* Appends an argument of a task to the task's JSON file. A path in the directory --results is
+ * written as "./NAME", because servers on several hosts may see the directory under different
+ * paths. */
 static void add_arg(xd_text_buf *b, const char *dir, const char *arg)
 {
     const char *value = strchr(arg, '=');
@@ -152,7 +153,8 @@ static double number_of(const xd_json *j, const char *key)
     return v >= 0 && v < 1e12 ? v : 0;
 }
 
-/* Returns the stored status of a task if this version knows it, else XD_EIO. */
+/* Returns the stored xd_status of a task, or XD_EIO if this version of the server does not know the
+ * status. */
 static xd_status code_of(const xd_json *j)
 {
     double v = 0;
@@ -160,7 +162,7 @@ static xd_status code_of(const xd_json *j)
     return v >= XD_OK && v <= XD_ECANCELLED ? (xd_status)v : XD_EIO;
 }
 
-/* Returns the stored priority of a task: 1 or -1; 0 for other values. */
+/* Returns the stored priority of a task: 1 or -1, or 0 if the stored value is neither. */
 static int priority_of(const xd_json *j)
 {
     double v = 0;
@@ -244,7 +246,8 @@ static int read_images(xd_task *t, const char *dir, const xd_json *list)
     return t->done != NULL;
 }
 
-/* Returns a copy of an argument, with the path of the directory in place of "." (see add_arg). */
+/* Returns a copy of a stored argument, in which the path of the directory replaces the "." of
+ * "./NAME" (see add_arg). */
 static char *read_arg(const char *dir, const char *text)
 {
     const char *value = strchr(text, '=');
@@ -275,7 +278,8 @@ static void copy_text(const xd_json *j, const char *key, char *to, size_t size)
     snprintf(to, size, "%s", text ? text : "");
 }
 
-/* Reads what other servers want to know: the server of the task and the task's progress. */
+/* Reads the fields of a task that other servers need: the server that runs the task, and the task's
+ * progress. */
 static void read_progress(xd_task *t, const xd_json *j)
 {
     copy_text(j, "replica", t->replica, sizeof t->replica);

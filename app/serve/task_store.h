@@ -1,4 +1,5 @@
-/* task_store.h - stores tasks in files, so that a restarted server knows them.
+/* task_store.h - stores tasks in files, so that a restarted server knows the tasks of its
+ * predecessor.
  *
  * A task is stored as the JSON file ID.task in the directory of the task's results. The file of a
  * task is written atomically when the task is queued and when the task ends. */
@@ -11,8 +12,8 @@
  * `replica` is the name of this server in the file. */
 xd_status xd_task_store_save(const char *dir, const xd_task *task, const char *replica, xd_err *e);
 void      xd_task_store_remove(const char *dir, const xd_task *task);
-/* Reads the file of a task, in the state that the file has. Returns NULL if the file is missing or
- * invalid. In the second case, `warn` (if not NULL) is called with a sentence about the file. */
+/* Reads a task from its file. Returns NULL if the file is missing or invalid. If the file is
+ * invalid and `warn` is not NULL, `warn` is called with a sentence about the file. */
 xd_task  *xd_task_store_read(const char *dir, const char *id,
                              void (*warn)(void *cookie, const char *line), void *cookie);
 /* Writes the modification time of a task's file, in seconds and nanoseconds, to `stamp`. Returns 0

@@ -248,8 +248,8 @@ static xd_task *task_of(const xd_tasks *j, const char *id)
     return task;
 }
 
-/* Checks whether a new task can be queued. A task with a fingerprint is stored first, so that no
- * other server generates it, too. */
+/* Checks whether a new task can be queued. A task with a fingerprint (request_key.h) is stored
+ * before it is queued, so that no other server runs the same task. */
 static xd_status accept_task(xd_tasks *j, xd_task *task, xd_err *e)
 {
     int waiting = count_queued(j);
@@ -340,8 +340,8 @@ unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double 
 }
 
 /* Returns the number of tasks that run before this task, and sets *seconds to the predicted time
- * until this task has ended. The rule about owners does not apply to this prediction, because only
- * the worker's schedule knows the time that owners have used. */
+ * until this task has ended. The prediction ignores the rule about owners (schedule.h), because
+ * only the worker's schedule knows the time that owners have used. */
 static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
 {
     const xd_schedule s = { .default_s = 0 };
@@ -428,8 +428,8 @@ static void remove_inputs(const xd_task *task)
     }
 }
 
-/* Removes the checkpoint folder of an interrupted task, and the checkpoint folders
- * of the task's earlier servers. */
+/* Removes the checkpoint folder of an interrupted task, and the checkpoint folders that earlier
+ * servers of the task have used. */
 static void remove_checkpoint(const xd_task *task)
 {
     char path[4200];
@@ -468,7 +468,7 @@ void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
 
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
-    /* A client that knows the request's key may repeat the request at another server. */
+    /* A client whose request has an Idempotency-Key may repeat the request at another server. */
     int again = j->closed && j->dir && state != XD_TASK_DONE &&
                 (!task->awaited || *task->fingerprint);
     if (xd_tasks_lost(j, task)) /* another server generates the results */
@@ -531,7 +531,9 @@ void xd_tasks_shut_down(xd_tasks *j)
         task->code = XD_ENOMEM;
         set_text(&task->error, "the server is shutting down: send the request again when it "
                                "is back");
-        if (xd_task_is_foreign(task)) { /* only this server's clients get the error */
+        /* the error is reported only to clients of this server, because another server now runs
+         * the task */
+        if (xd_task_is_foreign(task)) {
             task->state = XD_TASK_FAILED;
             xd_tasks_note_change(j, task);
         } else {
@@ -561,8 +563,8 @@ static int64_t sound_bytes(const xd_task_image *im)
 static int64_t task_bytes(const xd_task *task)
 {
     int64_t n = bytes_of(task->preview) * task->previews;
-    for (int i = 0; i < task->nargs; i++) /* frees the memory of arguments, also of failed
-                                                   tasks */
+    /* frees the arguments of an ended task, also if the task has failed */
+    for (int i = 0; i < task->nargs; i++)
         n += (int64_t)strlen(task->args[i]);
     for (int i = 0; i < task->ndone; i++)
         n += bytes_of(task->done[i].file) + sound_bytes(&task->done[i]);

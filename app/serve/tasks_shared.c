@@ -20,9 +20,9 @@
 #include "serve/task_store.h"
 
 typedef struct folder_list { /* the tasks in the folder, sorted by id */
-    char (*id)[40];
+    char   (*id)[40];
     size_t n, room;
-    char (*cancel)[40]; /* tasks for which a file ID.cancel exists */
+    char   (*cancel)[40]; /* tasks for which a file ID.cancel exists */
     size_t ncancel, cancel_room;
 } folder_list;
 
@@ -38,7 +38,8 @@ int xd_tasks_lost(xd_tasks *j, xd_task *task)
     else if (task->stored && !task->deleted && !xd_task_store_stamp(j->dir, task->id, stamp))
         strcpy(task->replica, "-"); /* another server has deleted the task */
     if (xd_task_is_foreign(task))
-        xd_tasks_wake_worker_thread(j); /* which cancels the task if it runs */
+        /* the worker thread cancels the task if the task is running */
+        xd_tasks_wake_worker_thread(j);
     return xd_task_is_foreign(task);
 }
 
@@ -65,8 +66,9 @@ static int is_checkpoint(const char *name)
     return n > k && strcmp(name + n - k, tail) == 0;
 }
 
-/* Moves the checkpoint files of a task to another folder, because a server that stands still and
- * counts as dead may still use the old one. If that fails, the task begins again. */
+/* Moves the checkpoint files of a task to another folder, because the task's earlier server, if it
+ * was only suspended and not dead, may still write to the old folder. If the files cannot be moved,
+ * the task starts again from the first step. */
 static void move_checkpoint(xd_task *task)
 {
     static const char flag[] = "--checkpoint=";
@@ -94,15 +96,15 @@ static void move_checkpoint(xd_task *task)
     }
     if (d) {
         closedir(d);
-        rmdir(from); /* fails if the old server still writes a file */
+        rmdir(from); /* rmdir fails if the earlier server of the task still writes a file */
     }
     snprintf(arg, size, "%s%s", flag, to);
     free(task->args[i]);
     task->args[i] = arg;
 }
 
-/* Puts a task of a dead server into the queue of this server. Files that are incomplete or would be
- * generated again are removed. */
+/* Puts a task of a dead server into the queue of this server. Files of the task that are
+ * incomplete, or that this server will generate again, are removed. */
 static void take_over(xd_tasks *j, xd_task *task)
 {
     for (int i = 0; i < task->ndone; i++)
@@ -120,13 +122,14 @@ static void take_over(xd_tasks *j, xd_task *task)
     xd_tasks_wake_worker_thread(j);
 }
 
-/* Decides about a task of the folder that has not ended: who runs it? If its server is dead, this
- * server claims the task. */
+/* Determines which server runs a task of the folder that has not ended. If the server of the task
+ * is dead, this server claims the task. */
 static void find_server(xd_tasks *j, xd_task *task)
 {
     xd_replica_owner(j->replica, task->id, task->replica, &task->claims);
     if (!*task->replica)
-        strcpy(task->replica, "-"); /* an older version stored the task */
+        /* a version of the server without shared folders has stored the task */
+        strcpy(task->replica, "-");
     if (j->closed || !xd_replica_is_dead(j->replica, task->replica) ||
         strcmp(task->replica, xd_replica_name(j->replica)) == 0 ||
         !xd_replica_claim(j->replica, task->id, task->claims))
@@ -163,7 +166,8 @@ static void update(xd_tasks *j, xd_task *task, xd_task *read)
     xd_tasks_note_change(j, task);
 }
 
-/* Reads a foreign task that has not ended again, if its file has changed. */
+/* If the file of a task of another server has changed and the task has not ended, reads the file
+ * again. */
 static void follow(xd_tasks *j, xd_task *task)
 {
     int64_t  stamp[2];
@@ -247,7 +251,7 @@ static int by_date(const void *a, const void *b)
 static void add_id(char (**v)[40], size_t *n, size_t *room, const char *id)
 {
     if (*n == *room) {
-        char(*more)[40] = realloc(*v, (2 * *room + 64) * sizeof **v);
+        char (*more)[40] = realloc(*v, (2 * *room + 64) * sizeof **v);
         if (!more)
             return;
         *v = more, *room = 2 * *room + 64;
@@ -302,8 +306,8 @@ static void print_warning(void *cookie, const char *line)
     fprintf(stderr, "xdit: warning: %s\n", line);
 }
 
-/* Reads the tasks in the folder that are not in the list yet, oldest first. If `warns` is 1, files
- * that are no tasks are reported. */
+/* Reads the tasks in the folder that are not in the list yet, oldest first. If `warns` is 1, prints
+ * a warning for each file that is not a valid task. */
 static void read_new(xd_tasks *j, const folder_list *l, int warns)
 {
     char     *known = calloc(l->n + 1, 1);
@@ -311,14 +315,14 @@ static void read_new(xd_tasks *j, const folder_list *l, int warns)
     size_t    n = 0;
     xd_tasks_lock(j);
     for (const xd_task *task = j->first; task && known; task = task->next) {
-        char(*at)[40] = l->n ? bsearch(task->id, l->id, l->n, sizeof *l->id, by_id) : NULL;
+        char (*at)[40] = l->n ? bsearch(task->id, l->id, l->n, sizeof *l->id, by_id) : NULL;
         if (at)
             known[at - l->id] = 1;
     }
     xd_tasks_unlock(j);
     for (size_t i = 0; i < l->n && known && read; i++)
-        if (!known[i] && (read[n] = xd_task_store_read(j->dir, l->id[i],
-                                                       warns ? print_warning : NULL, NULL)))
+        if (!known[i] &&
+            (read[n] = xd_task_store_read(j->dir, l->id[i], warns ? print_warning : NULL, NULL)))
             n++;
     if (n)
         qsort(read, n, sizeof(xd_task *), by_date);
@@ -333,7 +337,7 @@ static void read_new(xd_tasks *j, const folder_list *l, int warns)
     free(read);
 }
 
-/* Drops ended tasks from the list that another server has deleted. */
+/* Removes those ended tasks from the list whose files another server has deleted. */
 static void drop_deleted(xd_tasks *j, const folder_list *l)
 {
     for (xd_task *task = j->first, *next; task; task = next) {
@@ -411,8 +415,8 @@ void xd_tasks_refresh(xd_tasks *j)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Renews the lease. If the lease was lost, the tasks of this server are stored again with its new
- * name, except those that other servers have taken over. */
+/* Renews the lease of this server (replica.h). If the lease was lost, the server gets a new name,
+ * and stores its tasks again with this name, except tasks that other servers have taken over. */
 static void renew(xd_tasks *j)
 {
     xd_tasks_lock(j);
@@ -449,7 +453,8 @@ xd_status xd_tasks_share(xd_tasks *j, xd_err *e)
     xd_status s = xd_replica_open(&j->replica, j->dir, e);
     if (s == XD_OK)
         s = refresh(j, 1, e);
-    if (s == XD_OK && !j->others) /* incomplete files of killed servers */
+    /* without other running servers, incomplete files belong to killed servers */
+    if (s == XD_OK && !j->others)
         xd_folder_files(j->dir, xd_folder_is_partial, 1);
     if (s == XD_OK && pthread_create(&j->thread, NULL, watch, j) != 0)
         s = xd_fail(e, XD_ENOMEM, "cannot start a thread for the folder of results");

@@ -2,10 +2,10 @@
  * models open, and run the tasks that the server sends.
  *
  * Usually all ranks run one task together. Rank 0 broadcasts every frame of the server, so that all
- * ranks do the same: open a model, generate, close the least recently used model. Between two steps
- * of a task the ranks may run another task, and then continue. After XD_FRAME_SPLIT the server
- * sends different tasks to each rank over the rank's connection, until XD_FRAME_JOIN. The worker
- * exits when the server disconnects. */
+ * ranks take the same actions: open a model, generate, close the least recently used model. Between
+ * two steps of a task the ranks may run another task, and then continue. After XD_FRAME_SPLIT the
+ * server sends different tasks to each rank over the rank's connection, until XD_FRAME_JOIN. The
+ * worker exits when the server disconnects. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void on_open(void *cookie)
 
 /* Receives the server's next frame on rank 0 and broadcasts the frame to all ranks. Blocks until a
  * frame arrives if `wait` is set. f->kind becomes 0 if no frame has arrived, or if the server has
- * disconnected. Collective. */
+ * disconnected. All ranks must call next_frame. */
 static xd_status next_frame(worker *w, int wait, xd_frame *f, int *cancelled, xd_err *e)
 {
     xd_connection *c = &w->connection;
@@ -110,8 +110,8 @@ static xd_status run_task(worker *w, const xd_frame *f, int cancelled, xd_opened
 
 /* ---- tasks of split ranks -------------------------------------------------------------------- */
 
-/* Opens an engine of this rank alone for the model of a task, and replies to the server whether
- * that succeeded. */
+/* Opens an engine that runs on this rank alone, for the model of a task, and tells the server
+ * whether the engine could be opened. */
 static xd_opened *open_split(worker *w, const xd_frame *f)
 {
     xd_task_flags flags;
@@ -159,8 +159,8 @@ static xd_status serve_frame(worker *w, const xd_frame *f, int cancelled, xd_err
     return f->kind == XD_FRAME_SPLIT ? run_split(w, f, e) : XD_OK;
 }
 
-/* Called between two steps of a task. Handles the frames that have arrived, and thus may run other
- * tasks. */
+/* Called between two denoising steps of a task. Handles the frames that have arrived from the
+ * server, which may start other tasks. */
 static xd_status on_turn(void *cookie, xd_err *e)
 {
     worker   *w = cookie;

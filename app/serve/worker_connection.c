@@ -45,8 +45,8 @@ static void cancel_task(xd_connection *c, const char *id)
             i->cancelled = 1;
 }
 
-/* Moves the received frame to the queue of frames. Returns 0 if memory is exhausted. After a
- * failure the worker closes its connection to the server, and the server starts a new worker. */
+/* Moves the received frame to the queue of frames. Returns 0 if memory is exhausted. If queue_frame
+ * fails, the worker closes its connection to the server, and the server starts a new worker. */
 static int queue_frame(xd_connection *c, xd_frame *f)
 {
     xd_received_frame *i = calloc(1, sizeof *i);

@@ -56,7 +56,8 @@ void      xd_connection_start_heartbeat(xd_connection *c);
  * f->kind to 0 only if the server has disconnected. *cancelled becomes 1 if the task of the frame
  * was cancelled. */
 void      xd_connection_next_frame(xd_connection *c, int wait, xd_frame *f, int *cancelled);
-/* Sends a frame to the server; does nothing without a connection. Thread-safe. */
+/* Sends a frame to the server; does nothing if this rank is not connected to the server.
+ * xd_connection_send is thread-safe. */
 xd_status xd_connection_send(xd_connection *c, xd_frame_kind kind, const char *const *v, int n);
 /* push_task pushes a task on the stack of running tasks. pop_task removes the top task from the
  * stack. */
@@ -65,8 +66,8 @@ void      xd_connection_pop_task(xd_connection *c, xd_running *r);
 /* Sets the engine that is stopped when the server cancels the task; NULL: there is no engine to
  * stop. */
 void      xd_connection_set_engine(xd_connection *c, xd_running *r, xd_engine *g);
-/* Calls xd_cancel again if the running task was cancelled. A single call is not enough, because the
- * engine ignores xd_cancel before xd_generate has begun. */
+/* Calls xd_cancel again if the running task was cancelled. A single call of xd_cancel is not
+ * enough, because the engine ignores a cancellation before xd_generate has begun. */
 void      xd_connection_repeat_cancel(xd_connection *c, xd_running *r);
 
 #endif

@@ -45,8 +45,8 @@ void xd_dispatch_split_reply(xd_dispatch *d, int rank, const xd_frame *f)
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /* Sends a frame to a rank. A closed connection is not an error of this function, because
- * handle_events of worker_process.c detects it. XD_EINVAL: the frame with the task's arguments is
- * too long. */
+ * handle_events of worker_process.c detects closed connections. XD_EINVAL: the frame with the
+ * task's arguments is too long. */
 static xd_status send_frame(xd_dispatch *d, int rank, xd_frame_kind kind, const char *const *v,
                             int n, xd_err *e)
 {
@@ -86,7 +86,8 @@ void xd_dispatch_cancel(xd_dispatch *d)
 
 typedef struct choice {
     xd_dispatch   *dispatch;
-    double         now, shortest; /* present time; seconds of the shortest task on one rank */
+    /* present time; predicted seconds, on one rank, of the shortest task of split ranks */
+    double         now, shortest;
     char           model[XD_WORKER_NAME]; /* model whose tasks split ranks run; "": any model */
     const xd_task *running; /* only tasks that preempt this task are chosen; NULL: any task */
     const xd_task *best;
@@ -151,8 +152,8 @@ static int count_split(choice *c, int busy)
         return 0;
     snprintf(c->model, sizeof c->model, "%s", c->best->model);
     xd_tasks_each(d->tasks, find_shortest, c);
-    /* longer tasks are excluded, because they would delay the moment when the ranks can be
-     * joined */
+    /* tasks much longer than the others are excluded, because they would delay the moment when all
+     * ranks can run a task together again */
     if (d->mode == XD_WORKER_SPLIT)
         c->shortest = fmin(c->shortest, d->split_shortest_s);
     if (!fits_choice(c, c->best))
@@ -217,8 +218,8 @@ static int is_busy(const xd_dispatch *d, int rank)
     return 0;
 }
 
-/* Sends tasks to idle split ranks. Joins the ranks when all ranks are idle and no queued task
- * justifies splitting. */
+/* Sends tasks to idle split ranks. Ends the split of the ranks when all ranks are idle and no
+ * queued task runs faster on split ranks. */
 static void dispatch_split(xd_dispatch *d)
 {
     int busy = 0, more = 1;

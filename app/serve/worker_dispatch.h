@@ -4,7 +4,7 @@
  * task: the worker runs the new task between two steps of the running task. If several tasks of one
  * model are queued, the ranks may be split, when this is faster: each rank then runs its own tasks
  * alone. When the tasks of split ranks are done, all ranks work together on one task again. Only
- * the thread of worker_process.c calls the functions of this header. */
+ * the thread of worker_process.c that sends tasks calls the functions of this header. */
 #ifndef XD_SERVE_WORKER_DISPATCH_H
 #define XD_SERVE_WORKER_DISPATCH_H
 
@@ -23,10 +23,11 @@ enum {
 };
 
 typedef struct xd_worker_run { /* state of a task that was sent to the worker */
-    xd_task *task;             /* task of the run, which has a reference to the task */
-    int      rank;             /* the split rank that runs the task; -1: all ranks */
-    int      started;          /* 1: the worker has sent a frame about this task */
-    int      cancelled;        /* 1: XD_FRAME_CANCEL was sent for this task */
+    /* the task that was sent; this record holds a reference to the task */
+    xd_task *task;
+    int      rank;      /* the split rank that runs the task; -1: all ranks */
+    int      started;   /* 1: the worker has sent a frame about this task */
+    int      cancelled; /* 1: XD_FRAME_CANCEL was sent for this task */
     /* seconds since the task was cancelled; number of seconds after which a cancelled task counts
      * as hanging (worker_watch.c) */
     double   cancel_wait_s, cancel_limit_s;
@@ -40,7 +41,8 @@ typedef enum xd_worker_mode {
 
 typedef struct xd_dispatch {
     xd_tasks      *tasks;
-    int            fd[XD_WORKER_RANKS];  /* socket of each rank's connection; -1: none */
+    /* socket of each rank's connection to the server; -1: the rank is not connected */
+    int            fd[XD_WORKER_RANKS];
     int            ranks, connected;     /* number of ranks of the worker, 0: unknown; number of
                                                connected ranks */
     xd_worker_run  runs[XD_WORKER_RUNS]; /* [nruns] tasks that the worker has received and not
@@ -68,7 +70,7 @@ void           xd_dispatch_remove(xd_dispatch *d, xd_worker_run *r);
 void           xd_dispatch_split_reply(xd_dispatch *d, int rank, const xd_frame *f);
 /* Sends XD_FRAME_CANCEL for running tasks that were cancelled or have passed their deadline. */
 void           xd_dispatch_cancel(xd_dispatch *d);
-/* Sends queued tasks to the worker, if it can accept any. */
+/* Sends queued tasks to the worker, if the worker can accept further tasks. */
 void           xd_dispatch_next(xd_dispatch *d);
 
 #endif

@@ -104,7 +104,8 @@ xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_o
 
 /* ---- choice of an engine of a model --------------------------------------------------------- */
 
-/* Replaces the path of a LoRA file in a message by the name that the client used. */
+/* Replaces the path of a LoRA file in an error message by the file's name that the client has
+ * sent. */
 static void hide_path(char *msg, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -117,8 +118,8 @@ static void hide_path(char *msg, const char *path)
     }
 }
 
-/* If the error concerns a LoRA file that the client named, reports it as an error of the request,
- * without the file's folder. */
+/* If an error concerns a LoRA file that the client named, reports the error as an error of the
+ * request, without the name of the file's folder. */
 static void blame_client(const xd_loras_read *l, xd_status *s, xd_err *e)
 {
     if (!l->n || (*s != XD_EFORMAT && *s != XD_EIO && *s != XD_EUNSUPPORTED && *s != XD_EINVAL))

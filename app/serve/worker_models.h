@@ -19,7 +19,8 @@ typedef struct xd_opened { /* an open model with its engines */
                                    not opened */
     int               busy;  /* number of tasks that use the model, including interrupted ones */
     char             *key;   /* directory of the model */
-    struct xd_opened *next;  /* next model in the list, which was used less recently */
+    /* next entry in the list of open models, a model that was used less recently */
+    struct xd_opened *next;
 } xd_opened;
 
 typedef struct xd_worker_models {
@@ -46,8 +47,8 @@ void      xd_worker_models_release(xd_opened *o);
 xd_status xd_worker_models_open_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                       xd_err *e);
 /* Frees the weights of one set of LoRA files that no task uses. If all sets of LoRA files are in
- * use, closes the least recently used model that is neither busy nor first in the list. Returns 0
- * if no memory can be freed. */
+ * use, closes the least recently used model that no task uses and that is not the first in the list
+ * of models. Returns 0 if no memory can be freed. */
 int       xd_worker_models_free_memory(xd_worker_models *m);
 int       xd_worker_models_count(const xd_worker_models *m);
 void      xd_worker_models_close(xd_worker_models *m);

@@ -53,8 +53,9 @@ struct xd_worker_process {
     pthread_t          thread, echo;
     int                err; /* read end of the worker's standard error */
     int                echoing;
-    atomic_int         draining; /* 1: the worker has ended, and the thread that reads `err` ends
-                                   when no bytes are left */
+    /* 1: the worker has ended, and the thread that reads the pipe `err` ends when the pipe is
+     * empty */
+    atomic_int         draining;
     /* this field and the following ones up to `watch` are used only by the thread that sends
      * tasks */
     xd_dispatch        dispatch;
@@ -68,7 +69,7 @@ struct xd_worker_process {
     xd_worker_state    state;
     char               last[LINE]; /* the worker's last line on standard error */
     /* stop: 1 if the thread that sends tasks must end; gave_up: 1 if the first worker failed to
-     * start; kill: 1 if the time for running tasks is over */
+     * start; kill: 1 if the time that running tasks have to finish is over */
     int                stop, gave_up, kill;
     xd_err             failure; /* reason why the first worker failed to start */
 };
@@ -204,8 +205,8 @@ static int is_stopping(xd_worker_process *w)
     return is_set(w, &w->stop);
 }
 
-/* Accepts a connection of a rank. The connection remains pending until the rank sends
- * XD_FRAME_READY. */
+/* Accepts a connection from a rank of the worker. The connection remains pending until the rank
+ * sends XD_FRAME_READY. */
 static xd_status accept_rank(xd_worker_process *w, xd_err *e)
 {
     int            fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -241,7 +242,7 @@ static xd_status identify_rank(xd_worker_process *w, int i, xd_err *e)
 }
 
 /* Lists the descriptors to poll for new ranks: the listener, then the pending connections. Returns
- * their number. */
+ * the number of listed descriptors. */
 static int list_pending(const xd_worker_process *w, struct pollfd *p)
 {
     p[0] =
@@ -434,9 +435,10 @@ static void describe_exit(xd_worker_process *w, int status, char *why, size_t si
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Ends the worker and cleans up. A text in `why` is the reason to kill the worker. If `why` is
- * empty, the worker has exited, and the reason of the exit is written to `why`. A process that
- * cannot be killed, since its disk does not respond, is abandoned. */
+/* Ends the worker and cleans up. If `why` contains the reason to kill the worker, the worker is
+ * killed. If `why` is empty, the worker has exited, and the reason of the exit is written to `why`.
+ * A process that cannot be killed, because it waits for a disk that does not respond, is
+ * abandoned. */
 static void end_worker(xd_worker_process *w, char *why, size_t size)
 {
     int status = 0, known = why[0] != 0;
@@ -489,8 +491,8 @@ static void fail_runs(xd_worker_process *w, const char *why)
     }
 }
 
-/* Waits for frames, new connections of ranks, and changes of the queue, and handles these
- * events. */
+/* Waits for frames from the worker, for new connections of ranks and for changes of the queue of
+ * tasks, and handles these events. */
 static xd_status handle_events(xd_worker_process *w, xd_err *e)
 {
     struct pollfd p[2 * XD_WORKER_RANKS + 2];
@@ -563,7 +565,7 @@ static void pause_ms(xd_worker_process *w, int ms)
 }
 
 /* Thread that starts workers and sends them tasks. If the first worker does not start, the server
- * exits, because an option is probably wrong. */
+ * exits, because an option of the command line is probably wrong. */
 static void *run_thread(void *arg)
 {
     xd_worker_process *w = arg;

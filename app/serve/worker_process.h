@@ -15,7 +15,7 @@
 typedef struct xd_worker_process xd_worker_process;
 
 typedef struct xd_worker_state {
-    int    ready;    /* 1: a worker is connected to the server; 0: a worker is starting */
+    int    ready;    /* 1: rank 0 of the worker is connected; 0: the worker is starting */
     double silent;   /* longest silence of the worker in seconds (worker_watch.h) */
     int    ranks;    /* number of ranks of the worker; 0: not known yet */
     int    restarts; /* number of restarts after a crash */
@@ -34,8 +34,9 @@ typedef struct xd_worker_args {
     int           nargs;
     char        **args;      /* [nargs] arguments of the worker */
     double        timeout_s; /* seconds of silence after which the worker is killed */
-    double        start_s;   /* all ranks must connect within timeout_s + start_s seconds;
-                                   negative: no time limit */
+    /* all ranks must connect to the server within timeout_s + start_s seconds; negative: no time
+     * limit */
+    double        start_s;
 } xd_worker_args;
 
 /* Starts the thread that sends tasks, and the first worker. The arguments `a` and their strings are
@@ -46,8 +47,8 @@ xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err
 xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *stop, xd_err *e);
 void      xd_worker_get_state(xd_worker_process *w, xd_worker_state *state);
 /* Waits for running tasks up to `seconds`, or until *hurry (the number of termination signals)
- * exceeds 1. After this time, cancels the tasks that still run. Stops the worker, and kills a
- * worker that does not exit. */
+ * exceeds 1. Then cancels the tasks that still run, stops the worker, and kills the worker if it
+ * does not exit. */
 void      xd_worker_stop(xd_worker_process **w, double seconds, const volatile sig_atomic_t *hurry);
 
 #endif

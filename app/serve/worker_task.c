@@ -63,7 +63,8 @@ static xd_status on_turn(void *cookie, xd_err *e)
     return t->on_turn(t->cookie, e);
 }
 
-/* Writes two images next to the video: its first frame, and a sheet of at most 16 frames. */
+/* Writes two image files next to the file of a video: the video's first frame, and a contact sheet
+ * of at most 16 frames. */
 static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
 {
     char     path[4200];
@@ -85,8 +86,9 @@ static xd_status save_sound(const xd_result *r, int i, const char *name, xd_err 
     return xd_result_save(r, i, path, e);
 }
 
-/* Tells the server that image i, or its layer number `layer`, is in the file `name`. The numbers of
- * tokens are those of the complete image; they are sent with the first layer. */
+/* Tells the server that image i, or the layer number `layer` of this image, is in the file `name`.
+ * The numbers of tokens in the report are those of the complete image, and are sent with the
+ * image's first layer. */
 static void send_image(const xd_task_run *t, const xd_result *partial, int i, int layer,
                        const char *name)
 {
@@ -184,8 +186,8 @@ static int is_of_image(const char *name)
     return strncmp(name, "image-", 6) == 0;
 }
 
-/* Generates. A checkpoint that cannot be continued, such as a checkpoint of another version, is no
- * error of the task: the images of the task begin again. */
+/* Generates the images of a task. If a checkpoint file cannot be used, for example because another
+ * version has written it, the task does not fail: its images start again from the first step. */
 static xd_status generate_on(xd_task_run *t, xd_engine *g, xd_result **res, xd_err *e)
 {
     const char *dir = t->flags.request.checkpoint.dir;

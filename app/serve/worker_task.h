@@ -10,8 +10,9 @@ typedef struct xd_task_run {
     xd_worker_models *models;
     int               reports;      /* 1: this rank reports to the server */
     int               omit_folders; /* 1: results do not contain folder names; see xd_request */
-    xd_opened        *alone; /* the model that this rank uses to run the task alone while ranks
-                                   are split; NULL: all ranks run the task together */
+    /* open model with which this rank runs the task alone while ranks are split; NULL: all ranks
+     * run the task together */
+    xd_opened        *alone;
     /* Callback on all ranks that is called when the task lets other tasks run (on_turn of
      * xd_request). The callback is not called if `alone` is set. */
     xd_status         (*on_turn)(void *cookie, xd_err *e);

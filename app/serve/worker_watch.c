@@ -8,8 +8,8 @@
 #include "base/clock.h"
 
 /* A cancelled task must end within CANCEL_S seconds plus the last interval between two reports,
- * which is usually a step. Of the time between two checks at most MAX_STEP_S seconds are counted,
- * so that a time in which the server was suspended does not count. */
+ * which is usually a step. At most MAX_STEP_S seconds of the time between two checks are counted,
+ * so that time in which the server was suspended does not count as silence. */
 static const double CANCEL_S = 10, MAX_STEP_S = 1;
 /* minimum increase of CPU time, in seconds, that counts as work, because the CPU clock is not
  * exact */

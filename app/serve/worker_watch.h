@@ -4,15 +4,17 @@
  * mean that the rank was stopped or its host is overloaded. A worker that has a task and uses no
  * CPU time is blocked, for example by a disk that does not respond. Long steps and loading of
  * weights use CPU time, so they do not count as hanging. An endless loop is detected when a
- * cancelled task does not end. Seconds in which the server itself was suspended do not count. */
+ * cancelled task does not end. Seconds in which the server itself was suspended do not count as
+ * silence of the worker. */
 #ifndef XD_SERVE_WORKER_WATCH_H
 #define XD_SERVE_WORKER_WATCH_H
 
 #include "serve/worker_dispatch.h"
 
 typedef struct xd_worker_watch {
-    double timeout_s;                 /* seconds of silence after which the worker is killed */
-    double checked_s;                 /* time of the last check, by xd_now_s */
+    double timeout_s; /* seconds of silence after which the worker is killed */
+    /* time of the last check whether the worker hangs, on the clock xd_now_s */
+    double checked_s;
     double silent_s[XD_WORKER_RANKS]; /* seconds since the last frame of each rank */
     double cpu_s[XD_WORKER_RANKS];    /* CPU seconds in the last heartbeat of each rank */
     double idle_s;            /* seconds since the worker, while it had a task, last used CPU time
