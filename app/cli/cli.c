@@ -25,7 +25,7 @@ int xd_cli_exit(xd_status s, const xd_err *e)
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 
-/* Prints text and a newline, with ? in place of control characters. */
+/* Prints a text and a newline, with ? in place of control characters. */
 static void print_clean(const char *text)
 {
     char *clean = strdup(text);
@@ -90,7 +90,7 @@ int xd_cli_end_rank(xd_status s, const xd_err *e, int rank, int code)
         code = xd_cli_failed(s, e, rank);
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
-    if (s == XD_ECOMM) /* skips MPI's exit handler, which would wait for other ranks */
+    if (s == XD_ECOMM) /* _exit skips MPI's exit handler, which would wait for other ranks */
         _exit(code);
     return code;
 }

@@ -9,7 +9,7 @@
 
 typedef struct xd_command {
     const char *name, *summary;
-    /* Runs the command with the arguments after its name; returns the exit code. */
+    /* Runs the command with the arguments that follow the command's name; returns the exit code. */
     int         (*run)(int argc, char **argv);
     void        (*help)(FILE *f);
 } xd_command;

@@ -81,7 +81,8 @@ static void on_log(void *cookie, int level, const char *line)
         xd_roster_report(XD_ROSTER_ERROR);
 }
 
-/* Prints a line and flushes it, so that a reader of a pipe receives each line at once. */
+/* Prints a line and flushes standard output, so that a reader of a pipe receives each line at
+ * once. */
 static void on_line(void *cookie, const char *line)
 {
     task *t = cookie;
@@ -164,8 +165,8 @@ static void print_help(FILE *f)
           f);
 }
 
-/* Sets *ranks to the number of ranks of the plan. The option --nproc without degrees sets the
- * Ulysses degree. */
+/* Sets *ranks to the number of ranks of the plan. If the command line has --nproc but no parallel
+ * degrees, --nproc sets the Ulysses degree. */
 static xd_status launch_ranks(task *t, int *ranks, xd_err *e)
 {
     xd_parallel *p = &t->bench.parallel;

@@ -3,9 +3,10 @@
  *
  * To measure the coefficients, the command generates images with the cache method "measure". The
  * cache method "measure" computes every block and reports the relative changes of the first block's
- * input and of the last block's output from step to step. A polynomial fitted to the pairs of
- * changes predicts the change of the output from the change of the input. To measure a table for
- * --fast_attn, the command runs a request with the option fast_attn=measure. */
+ * input and of the last block's output from step to step. A polynomial that is fitted to these
+ * pairs of changes predicts the change of the last block's output from the change of the first
+ * block's input. To measure a table for --fast_attn, the command runs a request with the option
+ * fast_attn=measure. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

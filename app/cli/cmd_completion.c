@@ -13,8 +13,8 @@ static int is_a(const xd_option *o, const char *kind)
     return o->arg && strncmp(o->arg, kind, strlen(kind)) == 0;
 }
 
-/* Prints the beginning of a help text, without characters that have a special meaning within a
- * shell's quotes. */
+/* Prints the beginning of an option's help text, without characters that have a special meaning
+ * within a shell's quotes. */
 static void put_short(const char *help)
 {
     int n = 0;

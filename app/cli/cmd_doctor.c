@@ -72,7 +72,8 @@ static int on_library_fact(xd_gpus *g, const char *name, const char *v)
     return 0;
 }
 
-/* Stores the text `v` if `name` is about CUDA; returns 0 if `name` is not about CUDA. */
+/* Stores the value `v` of the property `name` of xd_about if the property describes CUDA; else
+ * returns 0. */
 static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
 {
     int old = !strncmp(name, "cuda_old:", 9);
@@ -176,8 +177,8 @@ static void run_as_rank(void)
     else if (s != XD_OK)
         fprintf(stderr, "xdit: %s\n", e.msg);
     fflush(NULL);
-    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED); /* skips the exit handlers of MPI, which might
-                                                         hang */
+    /* _exit skips the exit handlers of MPI, which might hang */
+    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);
 }
 
 /* Runs the ranks of a test; never returns. The test runs in a child process, because a child

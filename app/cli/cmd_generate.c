@@ -40,8 +40,9 @@ typedef struct options { /* options of xdit generate that are not options of a r
     int             quiet, verbose, json, skip, compare;
     const char     *hosts;
     int             spare;
-    int             max_restarts; /* negative: not given */
-    int             rank_timeout; /* seconds; 0: none */
+    /* maximum number of restarts; negative: the option is not given */
+    int             max_restarts;
+    int             rank_timeout; /* seconds for which a rank may make no progress; 0: no limit */
 } options;
 
 #define AT(field) offsetof(options, field)
@@ -140,7 +141,8 @@ typedef struct task { /* state of one run of xdit generate */
     int           no_arguments; /* 1: the command line is empty */
     int           given;        /* number of prompts on the command line, which precede the prompts
                                    of the file */
-    xd_hosts      hosts; /* those of --hosts; n 0: this process starts no ranks on other hosts */
+    /* hosts of the option --hosts; n 0: this process starts no ranks on other hosts */
+    xd_hosts      hosts;
     xd_compat     compat;
     xd_resume     resume;  /* options of the command line, as --checkpoint stores them */
     xd_resume     resumed; /* all options with which an interrupted command continues (--resume) */
@@ -149,8 +151,9 @@ typedef struct task { /* state of one run of xdit generate */
     int           launched, rank; /* launched: 1 if an MPI launcher has started this process;
                                            rank: the rank of this process */
     int           images;         /* number of images of the request */
-    char         *skipped;        /* [images] 1: the image's file exists, so it is skipped
-                                   (--skip_existing); NULL: not used */
+    /* [images] 1: the image is skipped, because its file exists (--skip_existing); NULL: no
+     * image is skipped */
+    char         *skipped;
     /* number of skipped images; index of the first image whose file name has not been printed */
     int           nskipped, next;
     int64_t       frames;          /* number of frames of a video; 1: an image */
@@ -159,7 +162,7 @@ typedef struct task { /* state of one run of xdit generate */
     xd_opt_table  tables[5];
     xd_opt_spec   spec;
     xd_bar        bar;
-    xd_status     noted; /* result of building the list `resume` */
+    xd_status     noted; /* status of the calls that have appended options to the list `resume` */
     xd_err        err;
 } task;
 
@@ -218,7 +221,8 @@ static void on_log(void *cookie, int level, const char *line)
         xd_roster_report(XD_ROSTER_ERROR);
 }
 
-/* Returns 1 on rank 0 and on the first rank of other hosts, which may not share its disk. */
+/* Returns 1 on rank 0, and on the first rank of each other host, because other hosts may not share
+ * the disk of rank 0. */
 static int keeps_options(const task *t)
 {
     return t->rank <= 0 || xd_launch_is_first();
@@ -330,7 +334,7 @@ static const char *name_at(void *cookie, int i)
     return name_of(cookie, i, name, sizeof name, NULL) == XD_OK ? name : "";
 }
 
-/* Returns 1 if a file exists that is not older than `since`. */
+/* Returns 1 if a file of this name exists and is not older than `since`. */
 static int is_new(const char *name, double since)
 {
     struct stat st;
@@ -353,8 +357,8 @@ static int is_there(const char *name, int64_t frames, double since)
     return 1;
 }
 
-/* Returns 1 if image i is to be generated. Callback `wanted` of the request, called once per image
- * in the order of the images. */
+/* Returns 1 if image i is to be generated. select_image is the callback `wanted` of the request,
+ * which is called once per image in the order of the images. */
 static int select_image(void *cookie, int i, int64_t frames)
 {
     task *t = cookie;
@@ -389,7 +393,7 @@ static void print_image(const char *name, int64_t frames)
         xd_cli_name(name);
 }
 
-/* Prints the names of skipped images before image i. */
+/* Prints the file names of those skipped images whose number is below i. */
 static void print_skipped(task *t, int i)
 {
     char name[4096];
@@ -528,7 +532,7 @@ static xd_status check_preview(task *t, const char *output)
 }
 
 /* Reads --hosts, and sets *ranks to the number of ranks that this process starts: with --hosts, all
- * slots that are not held back. */
+ * slots of the hosts except those that are held back as a reserve. */
 static xd_status count_ranks(task *t, int *ranks)
 {
     const options *o = &t->opts;
@@ -545,7 +549,8 @@ static xd_status count_ranks(task *t, int *ranks)
     return st == XD_OK ? xd_launch_ranks(&t->open.parallel, n, ranks, &t->err) : st;
 }
 
-/* Checks that images, previews and the trace can be written, and that their files differ. */
+/* Checks that the files of images, previews and the trace can be written, and that they have
+ * different names. */
 static xd_status check_files(task *t)
 {
     const options *o = &t->opts;
@@ -640,8 +645,8 @@ static xd_status check_kind(task *t, const xd_engine *g)
 
 enum { LEAST_COLD = 1000000 }; /* smaller numbers of bytes read from disk are not printed */
 
-/* Prints the predicted seconds of a stage, and the bytes that it reads from disk: " (predicted
- * 52.90, reading 9.5 GB)". */
+/* Prints the predicted seconds of a stage, and the bytes that the stage reads from disk: "
+ * (predicted 52.90, reading 9.5 GB)". */
 static void print_predicted(const xd_engine *g, const char *part)
 {
     double  predicted = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
@@ -797,7 +802,7 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     return st;
 }
 
-/* Returns the request as the planner predicts it. */
+/* Returns the arguments with which the planner predicts the request of this command. */
 static xd_advise_args advise_args(task *t, const xd_open_args *a)
 {
     xd_advise_args ask = xd_open_flags_advise(&t->open, a->model);
@@ -808,8 +813,8 @@ static xd_advise_args advise_args(task *t, const xd_open_args *a)
     return ask;
 }
 
-/* Starts the ranks again as long as a rank is lost. The restarted ranks continue from the
- * checkpoint. */
+/* Starts the ranks again as long as a rank is lost. The restarted ranks continue from the files of
+ * --checkpoint. */
 static xd_status restart_ranks(task *t, xd_launch *l, const xd_open_args *a, int *code)
 {
     xd_restart r = { .dir = t->request.checkpoint.dir,
@@ -841,11 +846,13 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
                        .loss = &loss };
     char        *on = xd_hosts_text(&t->hosts, ranks);
     l.hosts = on;
-    if (on && t->request.checkpoint.dir) /* images that are complete need no repetition */
+    /* restarted ranks do not generate images again that are complete */
+    if (on && t->request.checkpoint.dir)
         l.since = t->since > 0 ? t->since : (double)time(NULL);
     a.log = NULL;
     a.trace = NULL;
-    a.bind = NULL; /* no CPU binding in this process, because ranks would inherit it */
+    /* this process binds no threads to CPUs, because ranks would inherit the binding */
+    a.bind = NULL;
     a.parallel = (xd_parallel){ 0 };
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK)
@@ -946,7 +953,7 @@ static int run_command(int argc, char **argv)
     free_task(&t);
     xd_resume_free(&t.resume);
     xd_resume_free(&t.resumed);
-    if (st == XD_ECOMM) /* skips exit handlers of MPI, which would hang */
+    if (st == XD_ECOMM) /* _exit skips exit handlers of MPI, which would hang */
         _exit(code);
     return code;
 }
@@ -954,8 +961,9 @@ static int run_command(int argc, char **argv)
 /* A section of the help text. The section lists options of xdit generate, and the options of a
  * request whose section has the same title. */
 typedef struct section {
-    const char *title, *main, *rest; /* names of this command's options that the short help
-                                           text lists, and of its other options */
+    /* names of the options of xdit generate that the short help text lists (main), and of the
+     * others (rest) */
+    const char *title, *main, *rest;
     char        names[1024];
 } section;
 

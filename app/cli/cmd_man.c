@@ -93,7 +93,7 @@ static void put_words(const char *s, size_t len)
 /* Prints a line of the usage; commands and options are bold, placeholders are italic. */
 static void put_usage(const char *s, size_t len)
 {
-    int inside = 0; /* nonzero: inside brackets */
+    int inside = 0; /* nonzero: the current character of the usage is inside brackets */
     for (size_t i = 0, n; i < len; i += n) {
         n = 1;
         if (!is_name((unsigned char)s[i])) {
@@ -117,11 +117,11 @@ typedef enum part { USAGE, TEXT, OPTIONS, EXAMPLES } part;
 
 typedef struct page {
     part part;
-    int  literal; /* nonzero: inside a block of lines that man prints without
-                                   filling (.nf) */
-    int  groups;  /* number of section titles in the complete help text */
-    int  lines;   /* number of lines of the current section so far */
-    int  gap;     /* 1: the previous line was empty */
+    /* nonzero: the line is in a block of lines that man prints without filling (.nf) */
+    int  literal;
+    int  groups; /* number of section titles in the complete help text */
+    int  lines;  /* number of lines of the current section so far */
+    int  gap;    /* 1: the previous line was empty */
 } page;
 
 static void end_literal(page *p)

@@ -60,8 +60,9 @@ typedef struct facts {
     char   problem[4096]; /* first missing or invalid file or component */
     /* 1: the model fits in memory; 0: the model fits only with other options, or does not fit */
     int    fits;
-    char   how[4096]; /* the memory that the model needs, or the options with which it
-                                   fits, or the reason why it does not fit */
+    /* text about memory: what the model needs, or the options with which it fits, or the reason
+     * why it does not fit */
+    char   how[4096];
 } facts;
 
 static void add_line(void *cookie, const char *line)
@@ -74,8 +75,8 @@ static void copy(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-/* Returns the result of xd_inspect for a directory or a file; NULL: there is no result, only an
- * error. */
+/* Returns the result of xd_inspect for a model directory or a weight file; NULL: xd_inspect has
+ * failed without a result. */
 static xd_json *inspect(const char *path, xd_err *e)
 {
     xd_text_buf     b = { 0 };

@@ -1,4 +1,5 @@
-/* cmd_trace.c - the command xdit trace, which summarizes a trace and draws it */
+/* cmd_trace.c - the command xdit trace, which summarizes the timeline that xdit generate --trace
+ * wrote, and draws it as an SVG */
 #include <stddef.h>
 
 #include "cli/cli.h"

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "cli/cli.h"
 
-/* Appends the names of all options that save time by changing the image. Returns the number of
- * options set in the request that save time by changing the image. */
+/* Appends the names of all options that save time by changing the image to `names`. Returns how
+ * many of these options the request sets. */
 static int list_savings(const xd_request *r, xd_text_buf *names)
 {
     int              n, given = 0, listed = 0;

@@ -10,7 +10,7 @@ xd_status xd_compare_check(const xd_request *r, xd_err *e);
 /* Generates the request again without its approximations, and writes no files. `saved` is the
  * result with approximations. Rank 0 prints the difference between the new images and the images of
  * `saved`: one line per image, or a JSON object. name(cookie, i) returns the file name of image i.
- * Collective. */
+ * All ranks must call xd_compare_runs. */
 xd_status xd_compare_runs(xd_engine *g, const xd_request *r, const xd_result *saved, int json,
                           const char *(*name)(void *cookie, int i), void *cookie, xd_err *e);
 

@@ -82,8 +82,7 @@ static const char *count_text(int n, const char *what, char text[32])
 
 enum { MAX_LINES = 16 }; /* maximum number of printed lines, one per rank */
 
-/* Reports the CPUs of every rank. The option --threads also determines whether `xdit generate`
- * binds ranks to CPUs. */
+/* Reports the CPUs to which `xdit generate` would bind every rank. */
 static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
 {
     xd_cpuset share;
@@ -184,8 +183,8 @@ static double weights_of(const char *dir)
     return sum;
 }
 
-/* Reports the memory that is free for a model; ranks of a host share the weights of the
- * transformer. */
+/* Reports the memory that is free for a model. All ranks of a host together need the weights of the
+ * transformer once. */
 static void report_memory(xd_findings *f, const xd_host *m)
 {
     char   all[16], free_bytes[16], limit[16], need[16], group[48] = "", model[64] = "";

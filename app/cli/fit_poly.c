@@ -1,6 +1,6 @@
 /* fit_poly.c - fits a polynomial by least squares, with the QR decomposition (Givens rotations) of
- * the Vandermonde matrix. the normal equations would square the condition number of the Vandermonde
- * matrix */
+ * the Vandermonde matrix. The normal equations are not used, because they would square the
+ * condition number of the Vandermonde matrix. */
 #include "cli/fit_poly.h"
 
 #include <math.h>
@@ -9,8 +9,9 @@
 static const double least = 1e-10; /* minimum pivot, relative to the norm of the pivot's
                                            column */
 
-/* Adds a row to the upper triangular matrix r [N][N + 1] by Givens rotations. The last column of r
- * is the right-hand side: the values y that the polynomial approximates. */
+/* Adds a row to the upper triangular matrix r of N = XD_FIT_POWERS rows and N + 1 columns by Givens
+ * rotations. The last column of r is the right-hand side: the values y that the polynomial
+ * approximates. */
 static void add_row(double r[XD_FIT_POWERS][XD_FIT_POWERS + 1], double row[XD_FIT_POWERS + 1])
 {
     for (int k = 0; k < XD_FIT_POWERS; k++) {
@@ -35,7 +36,7 @@ int xd_fit_poly(const double (*points)[2], int n, double poly[XD_FIT_POWERS])
             return 0;
         top = fmax(top, fabs(points[i][0]));
     }
-    for (int i = 0; i < n && top > 0; i++) { /* scales all x by the largest x */
+    for (int i = 0; i < n && top > 0; i++) { /* divides all x by the largest absolute value of x */
         double row[XD_FIT_POWERS + 1], x = points[i][0] / top, power = 1;
         for (int k = XD_FIT_POWERS - 1; k >= 0; k--, power *= x)
             row[k] = power;

@@ -1,5 +1,5 @@
 /* loras.c - parses the values of --lora and --lora_2, "FILE" or "FILE:SCALE". The text after the
- * last colon is the scale, unless a file with the complete value as its name exists. */
+ * last colon is the scale, unless a file exists whose name is the complete value. */
 #include "cli/loras.h"
 
 #include <errno.h>

@@ -43,7 +43,8 @@ static void print_commands(FILE *f, int all)
     if (!all)
         fputs("\nAlso:", f);
     for (int i = XD_MAIN_COMMANDS, at = 5; !all && c[i]; i++) {
-        if (c[i] == &xd_cmd_worker) /* only xdit serve starts this command */
+        /* xdit worker is not listed, because only xdit serve starts it */
+        if (c[i] == &xd_cmd_worker)
             continue;
         at += 1 + (int)strlen(c[i]->name);
         fprintf(f, "%s %s", at > HELP_COLUMNS ? "\n     " : "", c[i]->name);
@@ -102,7 +103,8 @@ static int wants_help(int argc, char **argv)
     return 0;
 }
 
-/* Prints one section or option of a command's help text, as in `xdit help generate ranks`. */
+/* Prints the section or the option of a command's help text that a word names, as in `xdit help
+ * generate ranks`. */
 static int help_topic(const xd_command *c, const char *word)
 {
     xd_err e = { 0 };
@@ -119,8 +121,8 @@ static int help_topic(const xd_command *c, const char *word)
     return xd_cli_flush();
 }
 
-/* Prints the main options of a command, and a last line about the other options. Prints every
- * option of the command if `all` is set. */
+/* Prints the main options of a command, and a last line that tells how to list the command's other
+ * options. Prints every option of the command if `all` is set. */
 static int help_command(const xd_command *c, int all)
 {
     int    left = 0;
@@ -177,8 +179,8 @@ static int print_help(const char *name, const char *topic)
 
 /* Sets a short spin time for waiting OpenMP threads, unless the user has set one. OpenMP threads of
  * oneDNN spin while they wait. On a busy machine a spinning thread can occupy the core that the
- * awaited thread needs, and an image takes many times as long. The spin time is set by environment
- * variables, which the OpenMP runtime reads when it is loaded later. */
+ * awaited thread needs, so that an image takes many times as long as without spinning. The spin
+ * time is set by environment variables, which the OpenMP runtime reads when it is loaded later. */
 static void limit_spinning(void)
 {
     static const char *const set_by_user[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
@@ -193,8 +195,8 @@ static void limit_spinning(void)
 /* Sets parameters of Open MPI before it starts, unless the user has set them. Without
  * mpi_yield_when_idle, Open MPI spins in blocking calls even if ranks share cores. An empty
  * opal_signal disables Open MPI's handler of fatal signals. Open MPI's handler of fatal signals
- * allocates memory, so it would hang after a fault within malloc. Without this handler the system
- * ends the rank. */
+ * allocates memory, so it would hang after a fault within malloc. Without Open MPI's handler, the
+ * kernel ends the rank. */
 static void set_open_mpi_parameters(void)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -217,8 +219,8 @@ static void limit_heaps(void)
 }
 
 /* Refuses a stack limit (ulimit -s) that is too small; the limit also applies to the stacks of
- * threads. In measurements, one rank works with a stack of 96 kB and overflows with 64 kB; Open
- * MPI's launcher works with 256 kB and overflows with 192 kB. */
+ * threads. In measurements, a single rank needed a stack of more than 64 kB (96 kB was enough), and
+ * Open MPI's launcher needed more than 192 kB (256 kB was enough). */
 static xd_status check_stack(xd_err *e)
 {
     enum { NEEDED_KB = 512 };

@@ -60,7 +60,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
 typedef struct search {
     xd_model_list *l;
     const char    *root;
-    int            deeper; /* 1: also search in subdirectories that are not models */
+    int            deeper; /* 1: subdirectories that are not models are searched, too */
     xd_status      s;
     xd_err        *e;
 } search;
@@ -72,7 +72,8 @@ static void find_cache(void *cookie, const char *name, const char *value)
         *cache = strdup(value);
 }
 
-/* Converts the folder name "models--org--name" of the cache to "org/name". */
+/* Converts the folder name "models--org--name" of the Hugging Face cache to the model name
+ * "org/name". */
 static int repo_of(const char *folder, char *id, size_t size)
 {
     static const char before[] = "models--";

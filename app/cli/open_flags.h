@@ -1,6 +1,6 @@
 /* open_flags.h - parses the options for opening a model (weight files, types, device, memory,
- * ranks), which are the same in all commands that generate. The table does not contain the option
- * --model, because some commands accept several models. */
+ * ranks), which are the same in all commands that generate. The table of these options does not
+ * contain --model, because some commands accept several models. */
 #ifndef XD_CLI_OPEN_FLAGS_H
 #define XD_CLI_OPEN_FLAGS_H
 
@@ -8,7 +8,7 @@
 #include "cli/opt.h"
 
 /* XD_OPEN_FILES: number of options for weight files of components. XD_OPEN_SIDES: maximum number of
- * control networks. */
+ * control networks, which are opened beside the model. */
 enum { XD_OPEN_FILES = 10, XD_OPEN_SIDES = 4 };
 /* indices of the latent upsampler and of the prior in xd_open_flags.files */
 enum { XD_OPEN_UPSAMPLER = XD_OPEN_FILES - 1, XD_OPEN_REDUX = XD_OPEN_FILES - 2 };
@@ -32,8 +32,8 @@ typedef struct xd_open_flags {
 
 void             xd_open_flags_init(xd_open_flags *f);
 void             xd_open_flags_free(xd_open_flags *f);
-/* Returns an array of the *n options for opening a model. The offsets in the array of options are
- * offsets of fields of xd_open_flags. */
+/* Returns an array of the *n options for opening a model. The field `offset` of each option is the
+ * offset of a field of xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
 /* Parses the values of --lora, --memory and --plan. The function must be called after the command
  * line was parsed. */
@@ -41,8 +41,9 @@ xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
 /* Returns arguments for xd_open, without callbacks. The strings and arrays of the arguments belong
  * to `f`. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);
-/* Returns arguments for predictions with the same model, types, degrees and added networks, but
- * without the request and the machine. The strings and arrays of the arguments belong to `f`. */
+/* Returns arguments for predictions (xd_plans_predict) with the model, types, degrees and control
+ * networks of the command line, but without a request and a machine. The strings and arrays of the
+ * arguments belong to `f`. */
 xd_advise_args   xd_open_flags_advise(const xd_open_flags *f, const char *model);
 
 #endif

@@ -13,8 +13,8 @@ enum { MAXNAME = 64, MAXFLAGS = 256 };
 
 typedef struct reader {
     const xd_opt_spec *s;
-    int                argc, i, at; /* index of the current argument; index of the last
-                                           option */
+    /* index i of the current argument; index `at` of the last argument that was an option */
+    int                argc, i, at;
     char             **argv;
     const xd_option   *last; /* the option before the current argument; NULL: none */
     xd_err            *e;
@@ -35,7 +35,7 @@ static const char *split_name(const char *arg, char name[MAXNAME])
     return eq;
 }
 
-/* Short forms of options. A short form means the same option in every command. */
+/* Letters of options, such as -p for --prompt. A letter means the same option in every command. */
 static const xd_opt_alias letters[] = {
     { "m", "model" },   { "p", "prompt" },  { "n", "negative_prompt" },
     { "o", "output" },  { "W", "width" },   { "H", "height" },
@@ -207,8 +207,8 @@ static xd_status set_number(const xd_option *o, void *field, const char *v, xd_e
         x = (double)(whole = strtoll(v, &end, 10));
     else
         x = strtod(v, &end);
-    int plain = !isspace((unsigned char)*v) && !strpbrk(v, "xX"); /* refuses numbers such as " 5"
-                                                                     and 0x5 */
+    /* 0: the number is refused, because it begins with a space (" 5") or is hexadecimal (0x5) */
+    int plain = !isspace((unsigned char)*v) && !strpbrk(v, "xX");
     int ok = plain && end != v && !*end && errno == 0 && isfinite(x) && x >= o->min && x <= o->max;
     if (ok && o->kind == XD_OPT_INT && (whole > 2147483647 || whole < -2147483647))
         ok = 0;

@@ -37,8 +37,9 @@ static int marked; /* 1: help texts are printed in the format that xd_opt_marked
 
 static struct {
     int on, left;
-} mains; /* on: the options after MAIN_END in the list of a group are only counted in `left` and
-            not printed */
+    /* on: 1 if only main options are printed; the options after MAIN_END in a group's list are then
+ * only counted in `left` */
+} mains;
 static const char MAIN_END[] = "|";
 
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
@@ -98,9 +99,9 @@ static void put_wrapped(FILE *f, int at, const char *text)
     fputc('\n', f);
 }
 
-/* Prints a paragraph indented by `indent` columns; its second and later lines are indented by two
- * more if `indent` is not 0. Keeps spaces between words. A word longer than the line is printed on
- * its own line. */
+/* Prints a paragraph indented by `indent` columns; if `indent` is not 0, the paragraph's second and
+ * later lines are indented by two columns more. Keeps spaces between words. A word that is longer
+ * than a line is printed on its own line. */
 static void print_paragraph(FILE *f, const char *text, int indent, int width)
 {
     int at = 0, gap = indent;
@@ -187,8 +188,9 @@ static int is_clause_end(const char *p)
     return !*p || ((*p == ';' || *p == '.') && p[1] == ' ') || (*p == ' ' && p[1] == '(');
 }
 
-/* Shortens a help text to the clauses that fit in `room` columns, and appends its default if that
- * fits, too. A help text whose first clause does not fit is not changed. */
+/* Shortens an option's help text to the clauses that fit in `room` columns, and appends the
+ * option's default if the default fits, too. A help text whose first clause does not fit is not
+ * changed. */
 static void shorten(char *text, int room)
 {
     int   n = (int)strlen(text), best = 0, depth = 0;
@@ -271,8 +273,8 @@ int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
     return 0;
 }
 
-/* Prints the options with these names. is_main: 1 if the names before MAIN_END are main options of
- * the group; 0 if the group has no main options. */
+/* Prints the options in the list `names` of a group. is_main: 1 if the names before MAIN_END are
+ * main options of the group; 0 if the group has no main options. */
 static void help_named(FILE *f, const xd_opt_spec *s, const char *names, int is_main)
 {
     char  name[MAXNAME];
@@ -356,7 +358,7 @@ int xd_opt_topic(void (*help)(FILE *f), const char *word, char **text)
     return all != NULL;
 }
 
-/* Returns 1 if a group separates its main options from the others. */
+/* Returns 1 if the list of any group separates main options from other options. */
 static int has_mains(const xd_opt_group *groups, int n)
 {
     for (int i = 0; i < n; i++)

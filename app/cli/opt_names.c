@@ -187,7 +187,8 @@ static int edits_between(const char *a, const char *b)
     return d[na % 3][nb];
 }
 
-/* Returns 1 if `part` is a complete word of the option name `text`, between underscores. */
+/* Returns 1 if `part` is one or several complete words of the option name `text`, whose words are
+ * separated by underscores. */
 static int has_part(const char *text, const char *part)
 {
     size_t n = strlen(part);
@@ -199,7 +200,7 @@ static int has_part(const char *text, const char *part)
 
 /* Returns the distance of a known name from the typed word. The distance is the edit distance, or
  * less if one of the two names is a part of the other, so that `--inference_steps` finds
- * `--num_inference_steps`. A common part shorter than half the typed word is ignored. */
+ * `--num_inference_steps`. A part is ignored if it is shorter than half the typed word. */
 static int name_distance(const char *word, const char *name)
 {
     int    k = edits_between(word, name), part = 2 * MAXNAME;

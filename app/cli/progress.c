@@ -1,8 +1,8 @@
 /* progress.c - prints the progress of a running request: a bar on a terminal, plain lines
  * elsewhere.
  *
- * Reading weights reports no progress, so a thread prints the speed of the disk. The speed is
- * computed from the kernel's count of bytes read by this process. */
+ * While weights are read, the library reports no progress, so a thread prints the speed of the
+ * disk. The speed is computed from the kernel's count of the bytes that this process has read. */
 #include "cli/progress.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ void xd_bar_clear(xd_bar *b)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Prints the speed of reading. rate: bytes/s; 0: reading has ended. On a terminal, the previous
- * line stays for half an update interval before the reading speed replaces it. */
+ * line of progress stays for half an update interval before the reading speed replaces it. */
 static void add_reading(xd_bar *b, double rate, int updates)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
@@ -82,7 +82,7 @@ static void add_reading(xd_bar *b, double rate, int updates)
     fflush(b->f);
 }
 
-/* Waits for between_s seconds; returns 0 if the thread that prints the speed must end. */
+/* Waits for between_s seconds. Returns 0 if the thread that prints the reading speed must end. */
 static int wait_for_update(xd_bar *b)
 {
     struct timespec t;
@@ -95,8 +95,8 @@ static int wait_for_update(xd_bar *b)
     return !b->stop;
 }
 
-/* Runs in a thread: prints the speed of reading at intervals. Without a terminal, the first line is
- * printed at the fourth update, so that short stages print no line. */
+/* Runs in a thread: prints the speed of reading at intervals. If the output is no terminal, the
+ * first line is printed at the fourth update, so that short stages print no line. */
 static void *watch_progress(void *arg)
 {
     xd_bar *b = arg;
@@ -199,7 +199,8 @@ static void clock_text(double s, char *text, size_t size)
         snprintf(text, size, "%lld:%02lld", n / 60, n % 60);
 }
 
-/* Formats the text of a step, "0.31 s/it ETA 0:02", for the bar and for plain lines. */
+/* Formats the text about a denoising step, "0.31 s/it ETA 0:02" (seconds per step, remaining time),
+ * for the bar and for plain lines. */
 static void put_step(const xd_bar *b, const xd_progress *p, char *text, size_t size)
 {
     char   eta[32], images[32] = "";

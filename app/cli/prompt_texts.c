@@ -22,8 +22,9 @@ static const struct {
 
 enum { TEXTS = sizeof texts / sizeof *texts };
 
-static xd_option      rows[TEXTS]; /* copies of the rows of xd_request_options, in which these
-                                           options may be repeated */
+/* copies of rows of xd_request_options, changed so that the options with one text per prompt may
+ * be repeated */
+static xd_option      rows[TEXTS];
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
 static void make_rows(void)

@@ -72,8 +72,8 @@ static char *next_field(char **p, int *last)
     return field;
 }
 
-/* Adds the column `prompt` of a CSV file, whose first row names the columns. Other columns and rows
- * without a prompt are left out. */
+/* Adds the prompts in the column `prompt` of a CSV file, whose first row names the columns. Other
+ * columns, and rows without a prompt, are skipped. */
 static xd_status read_csv(xd_opt_texts *list, char *p, const char *path, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -100,7 +100,7 @@ static xd_status read_csv(xd_opt_texts *list, char *p, const char *path, xd_err 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Returns 1 if the line is a comment: it begins with # and a space, or is only #. For example,
- * "#hashtag" is a prompt and no comment. */
+ * "#hashtag" is a prompt and not a comment. */
 static int is_comment(const char *line)
 {
     return line[0] == '#' && (!line[1] || strchr(BLANKS, line[1]));

@@ -13,8 +13,8 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
 int       xd_prompts_is_stream(const char *path);
 /* Copies the prompts of the list, from list->v[first] to the last prompt, to an anonymous file: a
  * file in memory without a name in a directory. Other processes of this host can open the anonymous
- * file by the name `path` until the caller closes *fd. *file descriptor of the anonymous file; -1:
- * there is no anonymous file */
+ * file by the name `path` until the caller closes *fd. *fd becomes the file descriptor of the
+ * anonymous file; -1: there is no anonymous file. */
 xd_status xd_prompts_copy(const xd_opt_texts *list, int first, char path[64], int *fd, xd_err *e);
 
 #endif

@@ -12,14 +12,14 @@
  * memory. */
 static const double LESS = 0.9;
 
-typedef struct choice { /* a plan that needs less memory is tried */
+typedef struct choice { /* a plan with which the ranks may start again */
     char   plan[64], text[128];
     int    ranks, streams; /* streams: 1 if the plan needs --offload stream */
     double peak, seconds;
 } choice;
 
-/* Replaces *c by the fastest plan on `ranks` ranks whose memory is at most `most` bytes, if it is
- * faster than *c, or *c is empty. */
+/* Predicts plans on `ranks` ranks that need at most `most` bytes of memory. If *c is empty, or the
+ * fastest of these plans is faster than *c, replaces *c by the fastest plan. */
 static void try_ranks(const xd_restart *r, int ranks, int streams, double most, choice *c)
 {
     xd_advise_args a = r->ask;
@@ -52,7 +52,9 @@ static double first_peak(const xd_restart *r, int ranks)
     xd_plans      *plans = NULL;
     double         peak = 0;
     a.ranks = ranks;
-    a.memory = INT64_MAX; /* no limit: another program may have used the memory */
+    /* the prediction has no memory limit, because another program may have used the memory that
+     * is missing now */
+    a.memory = INT64_MAX;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK && xd_plans_about(plans)->possible)
         peak = xd_plans_get(plans, 0)->peak;
     xd_plans_free(&plans);
@@ -70,16 +72,17 @@ static choice choose_smaller(xd_restart *r, int ranks)
     return c;
 }
 
-/* Sets the arguments of the next start to the folder of the checkpoint, or to all options if there
- * is none yet, followed by the present plan if it is not that of the command. Returns 0 if memory
- * for the arguments is exhausted. */
+/* Sets the arguments of the next start of ranks to --resume with the checkpoint folder, or to all
+ * options if there is no checkpoint yet. Appends the present plan if it differs from the plan of
+ * the command line. Returns 0 if memory for the arguments is exhausted. */
 static int set_arguments(xd_restart *r, xd_launch *l)
 {
     static char         stream[] = "--offload=stream";
     char               *more[3] = { r->nproc };
     int                 nmore = r->moved;
     const xd_opt_texts *o = &r->options->options, *plan = &r->options->plan;
-    /* The folder may be on the hosts of the ranks alone, which find the state without options. */
+    /* With --hosts, the checkpoint folder may exist only on the hosts of the ranks, which find the
+     * checkpoint without further options. */
     int                 stored = !r->hosts->n && xd_resume_time(r->dir) > 0, n = 0;
     if (r->moved && r->plan[0])
         more[nmore++] = r->plan;
@@ -104,7 +107,7 @@ static int set_arguments(xd_restart *r, xd_launch *l)
     return 1;
 }
 
-/* Sets the plan of the next start; empty: xdit chooses. */
+/* Sets the parallel plan of the next start of ranks. If `plan` is empty, xdit chooses a plan. */
 static void set_plan(xd_restart *r, const char *plan)
 {
     r->moved = 1;
@@ -119,7 +122,7 @@ static void print_start(const xd_restart *r, int ranks, const char *how)
             ranks == 1 ? "" : "s", how, r->done, r->most);
 }
 
-/* Sets the hosts of the next start. Returns 0 if there is no memory. */
+/* Sets the hosts of the next start of ranks. Returns 0 if memory is exhausted. */
 static int set_hosts(xd_restart *r, xd_launch *l)
 {
     if (!r->hosts->n)
@@ -153,8 +156,7 @@ static int restart_smaller(xd_restart *r, xd_launch *l)
     return set_hosts(r, l) && set_arguments(r, l);
 }
 
-/* Sets *c to the fastest predicted plan on the most ranks, at most `ranks`, for which there is a
- * plan. */
+/* Sets *c to the fastest predicted plan on as many ranks as possible, but at most `ranks`. */
 static void choose_left(const xd_restart *r, int ranks, choice *c)
 {
     *c = (choice){ .ranks = 0 };
@@ -162,7 +164,7 @@ static void choose_left(const xd_restart *r, int ranks, choice *c)
         try_ranks(r, n, 0, INFINITY, c);
 }
 
-/* Starts the ranks again without a host. */
+/* Starts the ranks again on the hosts that are not lost. */
 static int restart_elsewhere(xd_restart *r, xd_launch *l)
 {
     char   how[512], gone[256] = "";

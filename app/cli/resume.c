@@ -1,4 +1,4 @@
-/* resume.c - implements the file of options from which xdit generate --resume continues */
+/* resume.c - reads and writes the file of options from which xdit generate --resume continues */
 #define _DEFAULT_SOURCE /* flock */
 #include "cli/resume.h"
 
@@ -74,7 +74,7 @@ xd_status xd_resume_save(const xd_resume *r, const char *dir, xd_err *e)
     xd_status s = !path || b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a list of options")
                                     : xd_out_open(&o, path, e);
     if (s == XD_OK) {
-        fwrite(b.p, 1, b.len, o.f); /* xd_out_commit reports errors of writing */
+        fwrite(b.p, 1, b.len, o.f); /* errors of fwrite are reported by xd_out_commit */
         s = xd_out_commit(&o, e);
     }
     xd_buf_free(&b);
@@ -107,8 +107,8 @@ static xd_status move_texts(xd_opt_texts *l, xd_opt_texts *more, xd_err *e)
     return s;
 }
 
-/* Refuses to run in another folder than the interrupted command, because file names are
- * relative. */
+/* Refuses to run in another folder than the interrupted command, because the file names in its
+ * options may be relative. */
 static xd_status check_folder(const xd_json *j, const char *dir, xd_err *e)
 {
     char        here[PATH_MAX];

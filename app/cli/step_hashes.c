@@ -150,8 +150,9 @@ static int64_t compare_places(const entry *a, const entry *b)
     return 0;
 }
 
-/* Estimates the root mean square of the difference of all elements, relative to the root mean
- * square of the elements, from the sums of xd_step_hash. */
+/* Estimates the relative difference of two tensors from the sums in their hashes (xd_step_hash):
+ * the root mean square of the elements' differences, divided by the root mean square of the
+ * elements. */
 static double difference_of(const xd_step_hash *a, const xd_step_hash *b)
 {
     double sum = 0;

@@ -1,5 +1,5 @@
 /* xdit_flags.h - declares the table of all command line flags of xDiT. Each row of the table
- * describes a flag's effect in xDiT, and names the flag of xdit that replaces it.
+ * describes a flag's effect in xDiT, and names the flag of xdit that replaces the flag of xDiT.
  *
  * Three places use the table: `xdit generate` accepts the flags in this table, `xdit from-xdit`
  * translates them, and doc/from-xdit.md lists them. xDiT has two programs with different flags: the
@@ -18,14 +18,14 @@ typedef enum xd_flag_kind {
     /* The flag does not change the image and is not needed in xdit, which prints a line and
      * ignores the flag. */
     XD_FLAG_NOT_NEEDED,
-    /* The flag only saves time; xdit warns and ignores the flag: the image is exact, but takes
-     * longer. */
+    /* The flag only saves time in xDiT. xdit prints a warning and ignores the flag: the image is
+     * exact, but takes longer. */
     XD_FLAG_SLOWER,
     XD_FLAG_REFUSED /* xdit refuses the flag, because the image would differ */
 } xd_flag_kind;
 
 typedef struct xd_xdit_flag {
-    const char  *name; /* name without dashes: "ulysses_degree" */
+    const char  *name; /* name of the flag without dashes: "ulysses_degree" */
     /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no value,
      * with a second form --no-NAME. A capital letter of the type means that the flag has any number
      * of values. */
@@ -43,7 +43,8 @@ extern const xd_xdit_flag xd_xdit_flags[]; /* all flags; the last row has no nam
 enum { XD_XDIT_FLAGS_MAX = 128 };
 
 /* Returns the row of the flag with this name. A `-` in the name of the flag is treated as `_`. If
- * the value of a flag is 'b', its name may also begin with no_. NULL: not found. */
+ * the type of a flag's value is 'b', the name may also begin with no_. NULL: xDiT has no such
+ * flag. */
 const xd_xdit_flag *xd_xdit_flag_find(const char *name);
 /* Returns the name of a kind, for example "same" or "not needed". */
 const char         *xd_flag_kind_name(xd_flag_kind kind);
