@@ -36,9 +36,9 @@ static int marked; /* 1: help texts are printed in the format that xd_opt_marked
                                    returns */
 
 static struct {
-    int on, left;
     /* on: 1 if only main options are printed; the options after MAIN_END in a group's list are then
- * only counted in `left` */
+     * only counted in `left` */
+    int on, left;
 } mains;
 static const char MAIN_END[] = "|";
 

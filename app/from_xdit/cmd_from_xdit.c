@@ -42,7 +42,8 @@ static void print_flags(void)
     }
 }
 
-/* Prints one line: the translation of an xDiT command that has only a model and a prompt. */
+/* Prints one line with the translation of an xDiT command whose only options are a model and a
+ * prompt. */
 static void print_example(const char *script, const char *model)
 {
     char *scripted[] = { "python", (char *)script, "--model", (char *)model, "--prompt", "TEXT" };
@@ -66,7 +67,8 @@ static void print_example(const char *script, const char *model)
     xd_script_free(&s);
 }
 
-/* Prints the rows of the models of the example scripts, or of the runner. */
+/* Prints table rows for the models of xDiT's example scripts, or for the models of xDiT's
+ * runner. */
 static void print_models(int scripts)
 {
     const xd_xdit_model *m;
@@ -85,7 +87,8 @@ static void print_models(int scripts)
     }
 }
 
-/* Prints the names of the runner's registry that differ from names on the Hugging Face Hub. */
+/* Prints the names in the registry of xDiT's runner that differ from names on the Hugging Face
+ * Hub. */
 static void print_names(void)
 {
     const xd_xdit_name *n;
@@ -133,7 +136,8 @@ static void print_tables(void)
     print_names();
 }
 
-/* Prints a text without control characters. Texts of a command line may contain any byte. */
+/* Prints a text without its control characters, because texts of a command line may contain any
+ * byte. */
 XD_PRINTF(1, 2) static void print_clean(const char *fmt, ...)
 {
     va_list ap, again;
@@ -239,9 +243,10 @@ static void print_fewer(const xd_line *l, const xd_translation *o)
 }
 
 enum {
+    /* maximum number of ranks for which plans are predicted, because a prediction simulates each
+     * rank */
     MAX_PREDICTION = 64
-}; /* maximum number of ranks to predict; a prediction simulates each
-                                   rank */
+};
 
 static void on_line(void *cookie, const char *line)
 {
@@ -374,8 +379,8 @@ static const char *value_of(const xd_words *c, const char *flag)
     return NULL;
 }
 
-/* Prints what replaces the scripts in xDiT's benchmark/ that run another script once for each
- * parallel plan. Returns 0 for commands that do not run other scripts. */
+/* Prints the replacement for those scripts in xDiT's folder benchmark/ that run another script once
+ * for each parallel plan. Returns 0 for commands that do not run other scripts. */
 static int print_sweep(const xd_words *c)
 {
     static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };

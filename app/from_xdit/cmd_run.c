@@ -41,7 +41,8 @@ static void add_name(char *list, size_t size, const char *name)
     snprintf(list + at, size - at, "%s%s", at ? " " : "", name);
 }
 
-/* Makes options of the flags of xDiT's runner, for help texts and for the letters of options. */
+/* Converts the flags of xDiT's runner to rows of xd_option, for help texts and for the letters of
+ * options. */
 static void read_rows(flag_rows *h)
 {
     for (const xd_xdit_flag *f = xd_xdit_flags; f->name; f++) {
@@ -66,8 +67,8 @@ static void read_rows(flag_rows *h)
     }
 }
 
-/* Returns the long form of an option that is given as a letter, "--prompt" for "-p". Words that are
- * no letters of options are returned unchanged. */
+/* Returns the long form of an option that is given as a letter, "--prompt" for "-p". Other words
+ * are returned unchanged. */
 static char *long_form(const flag_rows *h, char *word, char *text, size_t size)
 {
     const xd_opt_table table = { h->row, h->n, NULL };

@@ -83,7 +83,8 @@ static size_t name_length(const char *s)
                : strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
 }
 
-/* Returns the end of a text in brackets or quotes that begins at p, or NULL. */
+/* Returns the end of a text in brackets or quotes that begins at p; NULL: the bracket or quote is
+ * not closed. */
 static const char *find_end(const char *p)
 {
     const char open = *p, close = open == '(' ? ')' : open == '{' ? '}' : open;
@@ -101,8 +102,8 @@ static const char *find_end(const char *p)
     return NULL;
 }
 
-/* Appends the text of an unsupported expansion to the word. x->p points to the beginning of the
- * expansion, and p to the expansion's bracket, quote or letter. */
+/* Appends the text of an unsupported expansion to the word. x->p points to the first character of
+ * the shell expansion, and p to the expansion's bracket, quote or letter. */
 static void put_unread(reader *x, const char *p)
 {
     const char *end = strchr("({'`", *p) ? find_end(p) : p + 1;
@@ -117,7 +118,7 @@ static void put_unread(reader *x, const char *p)
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
-/* Returns the entry "NAME=value" of a variable, or NULL. */
+/* Returns the entry "NAME=value" of a shell variable; NULL: the script has not set the variable. */
 static char **find_variable(const reader *x, const char *name, size_t n)
 {
     for (int i = 0; i < x->vars.n; i++)
@@ -126,8 +127,8 @@ static char **find_variable(const reader *x, const char *name, size_t n)
     return NULL;
 }
 
-/* Sets a variable. If `value` is NULL, the value is unknown, because only running the script would
- * determine it. Words that use a variable of unknown value keep the text $NAME. */
+/* Sets a shell variable. If `value` is NULL, the value is unknown, because only running the script
+ * would determine it. Words that use a variable of unknown value keep the text $NAME. */
 static void set_variable(reader *x, const char *name, size_t n, const char *value)
 {
     xd_text_buf b = { 0 };
@@ -230,7 +231,8 @@ static void read_word(reader *x)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Skips spaces within a line, and a backslash that joins two lines. */
+/* Skips spaces within a line, and a backslash at the end of a line that continues on the next
+ * line. */
 static void skip_blanks(reader *x)
 {
     for (size_t n = 1; n; x->p += n) {
@@ -255,8 +257,8 @@ static int skip_redirection(reader *x)
     return 1;
 }
 
-/* Reads an assignment NAME=VALUE; returns 0 if there is none at x->p. The value of an array, of
- * NAME+=VALUE, or of an assignment within a block is known only to a shell; words that use a
+/* Reads an assignment NAME=VALUE; returns 0 if no assignment begins at x->p. The value of an array,
+ * of NAME+=VALUE, or of an assignment within a block is known only to a shell; words that use a
  * variable with an unknown value keep the text $NAME. */
 static int read_assignment(reader *x)
 {
@@ -279,8 +281,8 @@ static int read_assignment(reader *x)
     return 1;
 }
 
-/* If the next word is a reserved word, skips it, updates the number of open blocks, and returns
- * 1. */
+/* If the next word is a reserved word of the shell such as "for" or "done", skips the word, updates
+ * the number of open loops, conditions and functions, and returns 1. */
 static int read_reserved(reader *x)
 {
     char   word[8];
@@ -315,9 +317,9 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Handles the end of a command. Appends a command for which `wanted` returns 1 to the collected
- * commands. If the command is not wanted, records the variables that the command sets. The text of
- * the first command that is not wanted is also kept. */
+/* Handles the end of a command. If `wanted` returns 1 for the command, appends it to the collected
+ * commands. If `wanted` returns 0, records the shell variables that the command sets, and keeps the
+ * text of the first such command. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;

@@ -2,8 +2,9 @@
  *
  * No command of the script is run. The supported syntax of the shell consists of quotes, comments,
  * lines joined with a backslash, redirections, NAME=VALUE lines, $NAME and ${NAME}. Unset variables
- * are empty. Other kinds of shell expansions are not expanded: their text is kept unchanged. A
- * variable whose value is set by other commands of the script is kept as $NAME. */
+ * are empty. Other kinds of shell expansions are not expanded: their text is kept unchanged. A use
+ * of a variable whose value only the execution of other commands would determine is kept as the
+ * text $NAME. */
 #ifndef XD_FROM_XDIT_SCRIPT_H
 #define XD_FROM_XDIT_SCRIPT_H
 
@@ -38,10 +39,11 @@ typedef struct xd_script {
  * no such command. XD_EINVAL: a quote or bracket is not closed, or a command to collect is inside a
  * loop, condition or function. */
 xd_status   xd_script_read(xd_script *s, const char *text, xd_err *e);
-/* Like xd_script_read, but for a single command that the shell has already split into words. */
+/* Works like xd_script_read, but for a single command that the shell has already split into
+ * words. */
 xd_status   xd_script_read_words(xd_script *s, int argc, char **argv, xd_err *e);
-/* Returns the part of a word that begins with its first expansion of an unsupported kind, or NULL
- * if there is none. */
+/* Returns the end of a word from its first unsupported shell expansion on; NULL: the word has no
+ * unsupported expansion. */
 const char *xd_script_unread(const char *word);
 void        xd_script_free(xd_script *s);
 

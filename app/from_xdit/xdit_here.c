@@ -36,7 +36,8 @@ xd_status xd_here_check(const xd_line *l, const xd_translation *o, xd_err *e)
     return xd_parallel_check(&o->plan, o->ranks, e);
 }
 
-typedef struct notes { /* callback that receives the notes */
+/* callback that receives the notes about differences between xDiT and xdit */
+typedef struct notes {
     xd_here_note *note;
     void         *cookie;
 } notes;
@@ -58,7 +59,7 @@ XD_PRINTF(2, 3) static void add_note(const notes *n, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Adds notes on the model: its name in xdit, and the place where its files must be. */
+/* Adds notes on the model: its name in xdit, and the directory where its files must be. */
 static void note_model(const xd_line *l, const xd_translation *o, const notes *n)
 {
     const char *given = xd_line_text(l, "model"), *model = o->model;

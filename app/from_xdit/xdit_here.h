@@ -1,4 +1,5 @@
-/* xdit_here.h - checks a command that was translated from xDiT, and explains the differences */
+/* xdit_here.h - checks a command that was translated from xDiT, and explains how it differs from
+ * the command of xDiT */
 #ifndef XD_FROM_XDIT_XDIT_HERE_H
 #define XD_FROM_XDIT_XDIT_HERE_H
 

@@ -104,8 +104,7 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
         return read_count(r, name, v, 1, &l->nproc);
-    else if (!strcmp(name, "nnodes") && strchr(v, ':')) /* torchrun's elastic number of processes,
-                                                           MIN:MAX */
+    else if (!strcmp(name, "nnodes") && strchr(v, ':')) /* torchrun's range of hosts MIN:MAX */
         return read_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
     else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
         return read_count(r, name, v, 1, &l->nnodes);
@@ -126,7 +125,8 @@ static void plain_name(const char *word, char *name, size_t size)
         *p = *p == '-' ? '_' : *p;
 }
 
-/* Completes an abbreviated option such as --nnode, if exactly one option begins with the name. */
+/* Completes the abbreviated name of an option such as --nnode, if exactly one option of torchrun
+ * begins with the abbreviation. */
 static void complete_name(char *name, size_t size)
 {
     static const char *const lists[] = { torchrun_values, torchrun_switches };
@@ -322,8 +322,8 @@ static int in_program(const xd_line *l, const xd_xdit_flag *f)
     return f->in == 'b' || f->in == (l->runner ? 'r' : 'e');
 }
 
-/* Returns the index of the flag with this name, or of the only flag that begins with it. -1: no
- * flag begins with the name; -2: several flags begin with the name, and `two` lists them. */
+/* Returns the index of the flag with this name, or of the only flag whose name begins with it. -1:
+ * no flag begins with the name; -2: several flags begin with the name, and `two` lists them. */
 static int find_flag(const xd_line *l, const char *name, int *off, char *two, size_t size)
 {
     int found = -1, n = 0;
@@ -347,7 +347,8 @@ static int find_flag(const xd_line *l, const char *name, int *off, char *two, si
     return n > 1 ? -2 : found;
 }
 
-/* Notes an error of argparse, unless an error was noted before: only the first error counts. */
+/* Records an error that argparse would print, unless an earlier error was recorded: xDiT prints
+ * only the first error. */
 XD_PRINTF(2, 3) static void add_complaint(xd_line *l, const char *fmt, ...)
 {
     va_list ap;
@@ -415,9 +416,9 @@ static xd_status read_values(reader *r, int row, const char *inside)
     return st;
 }
 
-/* Notes xDiT's error about a flag that the program of the command does not have. If another program
- * of xDiT has the flag, returns the flag's index, so that the flag is translated in spite of the
- * error; otherwise returns -1. */
+/* Records xDiT's error about a flag that the xDiT program of the command does not have. If another
+ * program of xDiT has the flag, returns the flag's index, so that the flag is translated in spite
+ * of the error; otherwise returns -1. */
 static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];
@@ -473,8 +474,8 @@ static const xd_xdit_flag *switch_before(const reader *r)
     return f && (!f->value || f->value == 'b') ? f : NULL;
 }
 
-/* Parses a word that belongs to no flag. The name of a flag without dashes, followed by a value, is
- * parsed as that flag; xDiT would print both words as an error. */
+/* Parses a word that is neither a flag nor a value of a flag. The name of a flag without dashes,
+ * followed by a value, is parsed as that flag; xDiT would print both words as an error. */
 static xd_status read_stray(reader *r)
 {
     xd_line            *l = r->l;
@@ -551,9 +552,9 @@ int xd_line_product(const xd_line *l)
 
 /* ---- parsing of the complete command line ---------------------------------------------------- */
 
-/* Returns the number of processes that xDiT's program `xdit` starts. The program multiplies the
- * degrees on the command line, but recognizes only names that are written with _, and ignores a
- * value that follows the name of a switch as a separate word. */
+/* Returns the number of processes that xDiT's program `xdit` starts. The program `xdit` of xDiT
+ * multiplies the parallel degrees on the command line. It recognizes only names of degrees that are
+ * written with _, and ignores a value that follows the name of a switch as a separate word. */
 static int counted_ranks(const xd_words *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
@@ -603,8 +604,8 @@ static int read_field(const xd_json *j, const char *name)
     return xd_json_number(xd_json_get(j, name), &v) && v > 0 && v < 1e6 ? (int)v : 0;
 }
 
-/* Sets the number of heads and blocks of the model: from the config in the model directory if it
- * exists, else from the table of xDiT's models. */
+/* Sets the number of attention heads and of transformer blocks of the model: from the config in the
+ * model directory if it exists, else from the table of xDiT's models. */
 static void read_net(xd_line *l)
 {
     const char        *model = xd_line_text(l, "model");

@@ -1,6 +1,6 @@
 /* xdit_line.h - parses a command line of xDiT (launcher, script, flags) and predicts whether xDiT
- * would accept the command. The rules of xDiT are checked in the same order as in xDiT, so that the
- * same error is found first. */
+ * would accept the command. Rules are checked in the order in which xDiT checks them, so that the
+ * error that xDiT would print is found first. */
 #ifndef XD_FROM_XDIT_XDIT_LINE_H
 #define XD_FROM_XDIT_XDIT_LINE_H
 
@@ -34,8 +34,7 @@ typedef struct xd_line {
     int                  runner; /* 1: the command starts xDiT's runner, which has its own flags */
     int                  world;  /* number of processes on all hosts */
     const xd_xdit_model *model;  /* row of the model in the table of xDiT's models; NULL: unknown */
-    /* Number of attention heads, of blocks and of cross-attention heads of the transformer; 0:
-     * unknown. */
+    /* Number of attention heads, of transformer blocks and of cross-attention heads; 0: unknown. */
     int                  heads, blocks, cross;
     /* 1: the numbers of heads, blocks and cross-attention heads were read from the config in the
      * model directory. */
@@ -46,14 +45,15 @@ typedef struct xd_line {
     char                 refusal[512];
     char                 why[128];  /* explanation of the error in `refusal`; may be empty */
     const xd_xdit_flag  *no_dashes; /* a flag written without dashes; NULL: none */
-    /* 1: xDiT's model is known from the script, the model's name or its directory. */
+    /* 1: the script, the model's name or its directory determines which model of xDiT is used. */
     int                  known_model;
 } xd_line;
 
 /* Parses a command. XD_EINVAL: the command is not a command line of xDiT. If xDiT's parser would
  * refuse a flag, stores xDiT's error in l->refusal and returns XD_OK. */
 xd_status   xd_line_read(xd_line *l, const xd_script *text, const xd_command_line *s, xd_err *e);
-/* Returns 1 if the n words of a command start xDiT. Used as xd_script.wanted. */
+/* Returns 1 if the n words of a command start xDiT. xd_line_wanted is the callback `wanted` of
+ * xd_script. */
 int         xd_line_wanted(int n, char **w);
 void        xd_line_free(xd_line *l);
 /* xd_line_int, xd_line_real and xd_line_text return the last value of a flag. If the command line
@@ -65,9 +65,9 @@ int         xd_line_on(const xd_line *l, const char *flag);
 const xd_given *xd_line_given(const xd_line *l, const char *flag);
 /* Returns the sum of the numbers of transformer blocks of all pipeline stages. A number of blocks
  * outside the allowed range counts as the nearest allowed number, and *bad becomes the text of the
- * number. If all numbers of blocks are in range, *bad becomes NULL. */
+ * number on the command line. If all numbers of blocks are in range, *bad becomes NULL. */
 int64_t         xd_line_sum(const xd_given *list, const char **bad);
-/* Returns the product of the parallel degrees that the flags set. */
+/* Returns the product of the parallel degrees that the flags of the command line set. */
 int             xd_line_product(const xd_line *l);
 
 typedef struct xd_possible { /* an error of xDiT that occurs only in some installations */

@@ -23,8 +23,8 @@ static const xd_xdit_name registered[] = {
 
 static const xd_xdit_rows others = { .nets = nets, .names = registered };
 
-/* Returns the rows of family i of xDiT's models. The index after the last family has the
- * tables of models that xdit does not support; any larger index returns NULL. */
+/* Returns the rows of family i of xDiT's models. For the index after the last family, returns the
+ * table of models that xdit does not support; for any larger index, returns NULL. */
 static const xd_xdit_rows *rows_at(int i)
 {
     const xd_xdit_rows *r = xd_xdit_rows_at(i);
@@ -59,7 +59,8 @@ static int same_letters(const char *a, const char *b, size_t n)
     return 1;
 }
 
-/* Returns 1 if `text` contains the first n characters of `piece`, ignoring case. */
+/* Returns 1 if `text` contains the first n characters of `piece`; upper and lower case are
+ * equivalent. */
 static int has_letters(const char *text, const char *piece, size_t n)
 {
     for (; strlen(text) >= n; text++)

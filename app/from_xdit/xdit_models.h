@@ -6,7 +6,7 @@
 
 /* returns entry i of the list of models; NULL after the last entry */
 const xd_xdit_model *xd_xdit_model_at(int i);
-/* returns entry i of the runner's list of names; NULL after the last entry */
+/* returns entry i of the list of model names in xDiT's runner; NULL after the last entry */
 const xd_xdit_name  *xd_xdit_name_at(int i);
 
 /* xd_xdit_by_script finds a model of xDiT by the name of its example script, with or without

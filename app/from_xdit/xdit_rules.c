@@ -2,8 +2,8 @@
  * line.
  *
  * The rules are applied in the order in which xDiT checks: the flags, the process groups and
- * degrees, the script, the loaded model, the pipeline's call, the first attention layer. The
- * messages are those of xDiT, so that users can search for them. */
+ * degrees, the script, the loaded model, the pipeline's call, the first attention layer. Error
+ * messages have the words of xDiT, so that users can search for them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct judge {
     int            dp, cfg, uly, ring, sp, tp, pp, dit, height, width;
 } judge;
 
-/* Notes an error, unless an error was noted before: only the first error counts. */
+/* Records an error, unless an earlier error was recorded: xDiT prints only the first error. */
 XD_PRINTF(4, 5)
 static void add_error(judge *j, const char *when, const char *because, const char *fmt, ...)
 {
@@ -61,7 +61,8 @@ static const char at_step[] = "in the first step";
 
 /* ---- degrees --------------------------------------------------------------------------------- */
 
-/* Describes the degrees and processes: "cfg 2 x ulysses 2 = 4 and there are 2 processes". */
+/* Describes the product of the parallel degrees and the number of processes: "cfg 2 x ulysses 2 = 4
+ * and there are 2 processes". */
 static void sum_up(const judge *j, char *text, size_t size)
 {
     const struct {
@@ -215,8 +216,8 @@ static void check_inputs(judge *j)
         add_note(j, "%d prompts in %d groups: the last group gets none and fails", prompts, j->dp);
 }
 
-/* Checks, as xDiT's runner does, whether the model supports the degrees. The runner never refuses
- * switches. */
+/* Checks, as xDiT's runner does, whether the model supports the parallel degrees. xDiT's runner
+ * never refuses a switch, that is a flag without a value. */
 static void check_capabilities(judge *j)
 {
     const char *name = xd_line_text(j->l, "model");
@@ -436,7 +437,8 @@ static int is_named(const judge *j, const char *pieces)
     return 0;
 }
 
-/* Returns the number of queries of a rank in an attention layer over text and video; 0: unknown. */
+/* Returns the number of query tokens that a rank has in an attention layer over text and video; 0:
+ * unknown. */
 static int64_t query_count(const judge *j)
 {
     const xd_xdit_model *m = j->l->model;

@@ -58,7 +58,8 @@ static void set_plan(xd_translation *o, const xd_line *l)
     if (o->list)
         o->plan.attn_layer_num_for_pp = o->list;
     if (o->plan.pipefusion_parallel_degree == 1)
-        o->plan.num_pipeline_patch = 0; /* xDiT ignores this flag, so it is omitted */
+        /* without pipeline stages, xDiT ignores num_pipeline_patch, so the translation omits it */
+        o->plan.num_pipeline_patch = 0;
     o->ranks = xd_parallel_ranks(&o->plan);
     o->hosts = l->nnodes;
     if (o->ranks == 1 && l->world > 1) {
@@ -94,8 +95,8 @@ static int is_idle(const xd_line *l, const xd_xdit_flag *f)
     return !strcmp(f->name, "num_frames") && l->model && !(l->model->can & XD_HAS_VIDEO);
 }
 
-/* Translates a flag of xDiT to a flag of xdit with a value, such as --weights_dtype int8. An option
- * that the command already has is not added. */
+/* Translates a flag of xDiT to a flag of xdit with a value, such as --weights_dtype int8. If the
+ * translated command already has the option, it is not added again. */
 static void as_value(xd_translation *o, const xd_xdit_flag *f)
 {
     const char *blank = strchr(f->own, ' ');
@@ -200,7 +201,7 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
     } else if (!strcmp(f->name, "gemm_quantization") && g->count) {
         as_weights(o, g->v[g->count - 1]);
     } else if (!strcmp(f->name, "cache_config") && xd_line_given(l, "cache_method")) {
-        return; /* the flag becomes a part of the option --cache */
+        return; /* the translation of the flag is a part of the option --cache */
     } else if (!strcmp(f->name, "model") && g->count) {
         o->model = model_of(l, g->v[g->count - 1]);
         add_flag_text(o, "--model");
@@ -229,7 +230,8 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
     }
 }
 
-/* Adds an option that the command does not have. A NULL value adds no option. */
+/* Adds an option to the translated command, unless the command has the option already. Does nothing
+ * if the value is NULL. */
 static void by_default(xd_translation *o, const xd_line *l, const char *name, const char *value)
 {
     if (!value || xd_line_given(l, name))

@@ -22,12 +22,12 @@ typedef struct xd_translation {
      * have the reasons. */
     int                 nleft;
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
-    char                note[512]; /* a further remark about the translation; may be empty */
+    char                note[512]; /* a remark about the translation for the user; may be empty */
 } xd_translation;
 
 void xd_translate(xd_translation *o, const xd_line *l);
-/* Prints the translated command as shell input of several lines, each of which but the last ends
- * with a backslash. */
+/* Prints the translated command as shell input of several lines, where every line except the last
+ * line ends with a backslash. */
 void xd_translation_print(FILE *f, const xd_translation *o);
 /* Prints a word, quoted for a shell, and returns the number of printed columns. If the file f is
  * NULL, nothing is printed, and the columns are only counted. */

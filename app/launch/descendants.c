@@ -5,9 +5,10 @@
 #include <stdio.h>
 
 enum {
+    /* maximum number of levels in the process tree from the launcher to a rank, with scripts and
+     * MPI's proxy processes between them */
     DEPTH = 5
-}; /* maximum number of levels in the process tree from the launcher to
-                                   a rank (scripts and proxies are between) */
+};
 
 static int is_alive(pid_t pid)
 {

@@ -65,7 +65,7 @@ static xd_status add_host(xd_hosts *h, const char *p, const char *end, xd_err *e
     return XD_OK;
 }
 
-/* Adds the hosts between separators. */
+/* Adds the hosts in a text, which separators divide into entries. */
 static xd_status add_hosts(xd_hosts *h, const char *p, const char *separators, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -112,7 +112,7 @@ int xd_hosts_slots(const xd_hosts *h)
     return sum;
 }
 
-/* Returns 1 if two names are equal, of which one may lack the domain. */
+/* Returns 1 if two host names are equal, or differ only because one of them has no domain. */
 static int is_same(const char *a, const char *b)
 {
     size_t n = strcspn(a, ".");

@@ -1,4 +1,4 @@
-/* hosts.h - reads the hosts of --hosts, and knows which of them are lost */
+/* hosts.h - reads the hosts of --hosts, and records which of these hosts are lost */
 #ifndef XD_LAUNCH_HOSTS_H
 #define XD_LAUNCH_HOSTS_H
 
@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 typedef struct xd_host_entry {
-    char *name; /* name or address */
+    char *name; /* name or address of the host */
     int   slots, lost;
 } xd_host_entry;
 
@@ -16,17 +16,18 @@ typedef struct xd_hosts {
     int            n; /* 0: no hosts are given */
 } xd_hosts;
 
-/* Reads a list such as "a:2,b:2", in which a host without a number has one slot, or the file of
- * that name with lines such as "a slots=2" or "a:2", and comments after #. An IPv6 address is
- * written in brackets. XD_EINVAL: no host, a host that is there twice, or a bad number. */
+/* Reads the hosts in a list such as "a:2,b:2", where a host without a number has one slot (place
+ * for a rank). If `text` is the name of a file, reads lines such as "a slots=2" or "a:2" from the
+ * file; comments begin with #. An IPv6 address is written in brackets. XD_EINVAL: there is no host,
+ * a host is listed twice, or a number of slots is invalid. */
 xd_status xd_hosts_read(xd_hosts *h, const char *text, xd_err *e);
 void      xd_hosts_free(xd_hosts *h);
 /* Returns the number of slots of the hosts that are not lost. */
 int       xd_hosts_slots(const xd_hosts *h);
 /* Marks a host as lost. Returns 0 if there is no such host, or if it was lost before. */
 int       xd_hosts_lose(xd_hosts *h, const char *name);
-/* Writes the first `ranks` slots of the hosts that are not lost as "a:2,b:1". Returns a malloc'ed
- * text, or NULL if out of memory. */
+/* Returns a malloc'ed list such as "a:2,b:1" with the first `ranks` slots of the hosts that are not
+ * lost; NULL: memory is exhausted. */
 char     *xd_hosts_text(const xd_hosts *h, int ranks);
 
 #endif

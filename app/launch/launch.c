@@ -1,10 +1,10 @@
 /* launch.c - starts and supervises the MPI launcher, so that several ranks behave like one program
  * with respect to signals, exit codes and output.
  *
- * The launcher has its own process group, so Ctrl-C reaches only this process. The parent process
- * forwards Ctrl-C in a way that lets ranks cancel their request. The files of the launcher are in a
- * temporary directory (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks do not
- * connect, the run ends even if the launcher hangs. */
+ * The launcher has its own process group, so Ctrl-C reaches only this process. This process
+ * forwards Ctrl-C to the ranks as a signal upon which they cancel their request. The files of the
+ * launcher are in a temporary directory (rundir.h). Every rank is tracked (roster.h): if a rank
+ * dies, or ranks do not connect to each other, the run ends even if the launcher hangs. */
 #define _GNU_SOURCE /* ppoll */
 #include "launch/launch.h"
 
@@ -33,13 +33,14 @@
 #include "launch/stalls.h"
 #include "launch/streams.h"
 
-#define COLUMNS "XDIT_COLUMNS"  /* environment variable of ranks with the width of the terminal; 0:
-                                   none */
-#define SINCE "XDIT_SINCE"      /* that of xd_launch_since */
+/* environment variable of ranks with the width of the terminal in columns; 0: no terminal */
+#define COLUMNS "XDIT_COLUMNS"
+/* environment variable of ranks with the result of xd_launch_since */
+#define SINCE "XDIT_SINCE"
 
 /* CANCEL_S: seconds that ranks have to cancel the request. KILL_S: seconds from SIGTERM to SIGKILL.
- * REPEAT_S: seconds between two cancel signals. START_S: seconds for ranks to connect. MAXRANKS:
- * maximum number of ranks. */
+ * REPEAT_S: seconds between two cancel signals. START_S: seconds within which all ranks must
+ * connect to each other. MAXRANKS: maximum number of ranks. */
 enum { CANCEL_S = 30, KILL_S = 5, REPEAT_S = 1, START_S = 60, MAXRANKS = 4096 };
 enum {
     LOST_S = 10
@@ -53,15 +54,17 @@ typedef struct watch {
     int        write_errno; /* errno of a failed write to standard output; 0: no error */
     int        has_output;  /* 1: ranks have printed to standard output; every successful run
                                    prints something */
-    /* here: 1 if all ranks are on this host. elsewhere: 1 if they are on those of --hosts. */
+    /* here: 1 if all ranks are on this host. elsewhere: 1 if the ranks are on the hosts of
+     * --hosts. */
     int        here, elsewhere;
     int        first_signal; /* first termination signal that was received; 0: none */
     /* stage of ending the run: 0 the run goes on, 1 cancelled, 2 SIGTERM sent, 3 killed */
     int        stage;
     double     stage_s;  /* start time of the present stage of ending the run */
     double     cancel_s; /* time of the last cancel signal */
-    double     limit;    /* seconds for all ranks to connect; 0: no limit */
-    double     lost_s;   /* time when the launcher reported a lost host; 0: no host is lost */
+    /* seconds within which all ranks must connect to each other; 0: no limit */
+    double     limit;
+    double     lost_s; /* time when the launcher reported a lost host; 0: no host is lost */
     /* reason why this process ended the run; empty: this process did not end the run */
     char       cause[512];
     xd_loss    loss;      /* cause of the loss of a rank */
@@ -131,7 +134,8 @@ static void stop_timeout(void)
     alarm(0);
 }
 
-/* Returns 1 if a process listens on this TCP port of this host, or if that is unknown. */
+/* Returns 1 if a process of this host listens on this TCP port, or if it is unknown whether a
+ * process does. */
 static int is_listening(unsigned port)
 {
     char     line[256];
@@ -185,7 +189,7 @@ xd_status xd_launch_check_env(xd_err *e)
         name, name);
 }
 
-/* That process then handles lost hosts. */
+/* If the program xdit has started the launcher, that parent process handles lost hosts. */
 int xd_launch_is_child(void)
 {
     return getenv(COLUMNS) != NULL;
@@ -272,7 +276,7 @@ static void add_args(arg_list *a, const char *first, const char *second, const c
 typedef struct mca { const char *name, *value, *env; } mca;
 
 /* Parameters of Open MPI that are set if all ranks are on one host. Ranks of one host need only
- * shared memory, and searching for network fabrics would take most of MPI's start
+ * shared memory, and a search for network fabrics would take most of the time of MPI's start
  * (doc/lab/ranks.md). Without shared memory, ranks of one host use the loopback interface, because
  * ranks of one host cannot reach each other over other interfaces in Open MPI 5. */
 static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
@@ -298,8 +302,8 @@ static void add_mca(arg_list *a, const mca *list)
             add_args(a, "--mca", list->name, list->value);
 }
 
-/* Returns the command line that starts the ranks: the launcher, its options, this program, and the
- * given arguments. malloc'ed. */
+/* Returns the malloc'ed command line that starts the ranks: the launcher, its options, this
+ * program, and the given arguments. */
 static char **make_command(const xd_launch *l, const watch *w, const char *launcher,
                            const char *self, const char *number)
 {
@@ -317,7 +321,8 @@ static char **make_command(const xd_launch *l, const watch *w, const char *launc
         add_mca(&a, w->here ? near_mca : far_mca);
     if (l->hosts)
         add_args(&a, XDIT_MPI == 1 ? "--host" : "-hosts", l->hosts, NULL);
-    if (l->hosts && XDIT_MPI == 1) { /* the environment of remote ranks is not that of mpirun */
+    /* ranks on other hosts do not inherit the environment of mpirun */
+    if (l->hosts && XDIT_MPI == 1) {
         add_args(&a, "-x", COLUMNS, NULL);
         if (l->since > 0)
             add_args(&a, "-x", SINCE, NULL);
@@ -348,7 +353,8 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     int      null = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
 #ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* if the parent is killed, the ranks end, too */
+    /* the launcher receives SIGTERM and ends the ranks if the parent process is killed */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(127);
 #endif
@@ -419,7 +425,7 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
 static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
-    if (w->stage == 2) /* the ranks are killed first, because they would outlive their launcher */
+    if (w->stage == 2) /* ranks are killed before their launcher, because they would outlive it */
         xd_roster_kill(&w->roster, w->child);
     if (w->stage < 3)
         kill(w->child, signals[w->stage]);
@@ -459,7 +465,8 @@ static void pass_output(watch *w, const char *p, size_t n)
     }
 }
 
-/* Reads the available bytes of a pipe of the launcher; closes the pipe at its end. */
+/* Reads the bytes that are available in an output pipe of the launcher. At the end of the stream,
+ * closes the pipe. */
 static void read_output(watch *w, int *fd)
 {
     char    buf[8192], own[sizeof buf + sizeof w->mpi_log.pending];
@@ -480,7 +487,7 @@ static void read_output(watch *w, int *fd)
     }
 }
 
-/* Kills all ranks, and ends the launcher by SIGTERM and after KILL_S by SIGKILL. */
+/* Kills all ranks, and ends the launcher by SIGTERM, or KILL_S seconds later by SIGKILL. */
 static void end_ranks(watch *w)
 {
     xd_roster_kill(&w->roster, w->child);
@@ -488,9 +495,10 @@ static void end_ranks(watch *w)
     escalate_signal(w);
 }
 
-/* Ends the run if a rank has died or the ranks do not connect. If ranks print but none has joined
- * the roster, the ranks cannot reach the roster's socket, for example in a container. A run whose
- * ranks are not tracked continues, because the state of the ranks is unknown. */
+/* Ends the run if a rank has died or the ranks do not connect to each other. If ranks print but
+ * none has connected to the roster's socket, the ranks cannot reach the socket, for example in a
+ * container. A run whose ranks are not tracked continues, because the state of the ranks is
+ * unknown. */
 static void watch_roster(watch *w)
 {
     int unreachable = !w->roster.n && (w->has_output || w->mpi_log.output_seen);
@@ -559,7 +567,7 @@ static void watch_once(watch *w, struct pollfd *p)
             read_output(w, end[i]);
 }
 
-/* Returns 1 if the launcher has ended; its exit status can still be waited for. */
+/* Returns 1 if the launcher has ended. The launcher's exit status remains available for waitpid. */
 static int has_ended(const watch *w)
 {
     siginfo_t about = { .si_pid = 0 };
@@ -615,8 +623,8 @@ static int is_vague(const char *why)
     return strstr(why, "Primary job") && strstr(why, "returned a non-zero exit code");
 }
 
-/* Writes the cause of the launcher's failure to `why`, from the launcher's messages if there are
- * any. */
+/* Writes the cause of the launcher's failure to `why`. The cause is taken from the launcher's
+ * messages, if it has printed any. */
 static void find_cause(const watch *w, int status, int code, char *why, size_t size)
 {
     char gone[128];
@@ -686,9 +694,9 @@ static int exit_code_of(watch *w, const char *launcher, int status)
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
     if (a_host || (w->elsewhere && code && !by_rank && !killed))
         w->loss = XD_LOSS_HOST;
-    /* A line that a rank has printed may be an error or information. An output line explains the
-     * failure only if a rank has joined the roster, or if a rank's death is the cause of the
-     * failure. */
+    /* A line that a rank has printed may be an error or information. A line that a rank has printed
+     * explains the failure only if a rank has connected to the roster, or if a rank's death is the
+     * cause of the failure. */
     reported = reported && (w->roster.n || a_rank);
     if (code && (!by_rank || !reported || killed)) /* after the death of a rank, other ranks report
                                                        only that the messages of that rank are
@@ -702,7 +710,7 @@ static int exit_code_of(watch *w, const char *launcher, int status)
     return code == 0 || by_rank ? code : XD_EXIT_FAILED;
 }
 
-/* Writes the name of the lost host, as the launcher's message has it. */
+/* Writes the name of the lost host, as the launcher's message spells the name. */
 static void note_host(xd_launch *l, const watch *w)
 {
     char why[sizeof w->cause];
@@ -728,8 +736,9 @@ xd_status xd_launch_run(xd_launch *l, int *code, xd_err *e)
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (xd_launch_is_child()) /* without this check, each started rank could again start ranks,
-                               without end */
+    /* without this check, each started rank could start further ranks, which start further
+     * ranks, without end */
+    if (xd_launch_is_child())
         return xd_fail(e, XD_EIO,
                        "%s starts this program, but not as a rank: it does not belong to %s",
                        launcher, XDIT_MPI == 1 ? "Open MPI" : "MPICH");
@@ -760,7 +769,9 @@ xd_status xd_launch_run(xd_launch *l, int *code, xd_err *e)
         note_host(l, &w);
     xd_rundir_close(&w.dir);
     xd_roster_close(&w.roster);
-    unsetenv(COLUMNS); /* the next run starts from this process, too */
+    /* a restart of the ranks begins in this process, too, so that the variables must not remain
+     * set */
+    unsetenv(COLUMNS);
     free(v);
     return s;
 }

@@ -4,7 +4,7 @@
 
 #include "xdit/tools.h"
 
-#ifndef XDIT_MPI /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none */
+#ifndef XDIT_MPI /* MPI library of the build: 1 is Open MPI, 2 another MPI, 0 none */
 #define XDIT_MPI 0
 #endif
 
@@ -28,16 +28,18 @@ typedef struct xd_launch {
     int         argc; /* arguments of the command, without its name */
     char      **argv;
     const char *command; /* name of the command, for example "generate" */
-    /* Seconds within which all ranks must connect; 0: no limit; negative: 60. */
+    /* Seconds within which all ranks must connect to each other; 0: no limit; negative: 60
+     * seconds. */
     int         start_timeout;
     double      rank_timeout; /* seconds for which a rank may make no progress; 0: no limit */
     /* receives the cause of the loss of a rank; NULL: the cause is not wanted */
     xd_loss    *loss;
-    const char *hosts;     /* hosts of the ranks, as "a:2,b:2"; NULL: this host, or those of a
-                                 batch system */
-    char        lost[256]; /* becomes the name of the lost host, if it is known, after XD_LOSS_HOST
-                               */
-    double      since;     /* time for xd_launch_since of the ranks; 0: none */
+    /* hosts of the ranks, as "a:2,b:2"; NULL: this host, or the hosts of a batch system's job */
+    const char *hosts;
+    /* becomes the name of the lost host, if it is known, when *loss becomes XD_LOSS_HOST */
+    char        lost[256];
+    /* result of xd_launch_since in the ranks; 0: the ranks get no such time */
+    double      since;
 } xd_launch;
 
 /* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the
@@ -51,13 +53,14 @@ int xd_launch_columns(void);
  * possible on that number of ranks. */
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e);
 
-/* Row of the option --start_timeout for an option table. The variable of the option --start_timeout
- * is -1 if the command line does not have the option. */
+/* Row of the option --start_timeout for an option table. `field` is -1 if the command line does not
+ * have the option. */
 #define XD_LAUNCH_TIMEOUT(field) \
     { "start_timeout", XD_OPT_INT, field, 0, 86400, NULL, "SECONDS", \
       "time limit for ranks to connect; 0: no limit (default 60; 0 under mpirun or srun)" }
 /* Returns an error if the environment has variables of an MPI launcher that no longer runs, as in a
- * shell that outlived its batch job. MPI could not start with variables of an ended launcher. */
+ * shell that outlived its batch job. With environment variables of an ended launcher, MPI could not
+ * start. */
 xd_status xd_launch_check_env(xd_err *e);
 /* Supervises a rank that another program started: ends the process if the ranks have not connected
  * within start_timeout seconds, or if the connection to another host is lost (links.h). */
@@ -67,8 +70,8 @@ void      xd_launch_deadline(int start_timeout, int rank);
 int    xd_launch_is_child(void);
 /* Returns 1 for the first rank of each host, and for a process that no launcher has started. */
 int    xd_launch_is_first(void);
-/* Returns the time, as that of files, since which images of the command that started the ranks
- * count as complete; 0: there is none. */
+/* Returns a time, comparable with modification times of files: image files that are newer are
+ * complete results of the command that started the ranks. 0: there is no such time. */
 double xd_launch_since(void);
 
 /* Returns 1 if the ranks that this process starts without --hosts are all on this host. If a batch

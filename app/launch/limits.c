@@ -1,12 +1,13 @@
-/* limits.c - checks for resource limits (ulimit) with which Open MPI's launcher fails; see
+/* limits.c - checks for resource limits (ulimit) that are too low for Open MPI's launcher; see
  * limits.h.
  *
  * Measured with Open MPI 4.1: 2 ranks start with a limit of 36 open files but not with 32; 8 ranks
  * start with 64 but not with 56. Open MPI's shared memory for messages and for PMIx is in files of
  * 4 MiB plus one page. After MPI_Init a rank has mapped 151 MiB of address space, which includes
- * oneDNN's library; the number is the same for 2 ranks and for 8 ranks. With a limit of 144 to 150
- * MiB a rank fails or hangs in MPI_Init. With a limit below 144 MiB a rank connects, but cannot
- * load a model. */
+ * oneDNN's library; the size of the mapped address space is the same for 2 ranks and for 8 ranks.
+ * With a limit of the address space of 144 to 150 MiB a rank fails or hangs in MPI_Init. With a
+ * limit of the address space below 144 MiB a rank connects to other ranks, but cannot load a
+ * model. */
 #include "launch/limits.h"
 
 #include <stdio.h>

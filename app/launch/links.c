@@ -23,12 +23,12 @@
 /* TCP keepalive probes an idle connection after IDLE_S seconds and then every PROBE_S seconds. The
  * connection counts as lost when PROBES probes are unanswered, after 8 s. TCP retransmits sent data
  * after 0.2 s and then with doubled delays: the fifth time after 6 s, the sixth time after 13 s.
- * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself closes the
- * connection after MAX_PROBES probes, which is much later. A rank that is sending data to the lost
- * host notices the loss after 6 s. A rank that begins to send data just before its last keepalive
- * probe notices the loss after 8 + 6 s. Ranks other than 0 wait for LATER_S seconds before they
- * report a lost host, so that rank 0 reports first. LATER_S is the difference between 14 s and 6 s,
- * the longest and the shortest time until a rank notices the loss. */
+ * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself would close
+ * the connection only after MAX_PROBES probes, which is much later. A rank that is sending data to
+ * the lost host notices the loss after 6 s. A rank that begins to send data just before its last
+ * keepalive probe notices the loss after 8 + 6 s. Ranks other than 0 wait for LATER_S seconds
+ * before they report a lost host, so that rank 0 reports first. LATER_S is the difference between
+ * 14 s and 6 s, the longest and the shortest time until a rank notices the loss. */
 enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 
@@ -43,8 +43,8 @@ static int is_this_host(const struct sockaddr_storage *a)
     return a->ss_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
-/* Returns 1 if the peer of a TCP connection has acknowledged nothing for some 10 s, and sets *peer.
- * Enables TCP keepalive on the connection. */
+/* Returns 1 if the peer of a TCP connection has acknowledged nothing for some 10 s, and sets *peer
+ * to the peer's address. Enables TCP keepalive on the connection. */
 static int is_lost(int fd, struct sockaddr_storage *peer)
 {
     struct tcp_info t = { 0 };
@@ -91,8 +91,8 @@ static int find_lost_host(char *host, int size)
 
 /* ---- thread that checks connections ---------------------------------------------------------- */
 
-/* The thread that checks the connections. A launcher kills all ranks when the first one exits, so
- * the other ranks let rank 0 report a lost host first. */
+/* Runs in a thread: checks the connections of this rank. A launcher kills all ranks when the first
+ * rank exits, so the other ranks let rank 0 report a lost host first. */
 static void *watch_links(void *arg)
 {
     int  rank = (int)(intptr_t)arg;
@@ -109,7 +109,8 @@ static void *watch_links(void *arg)
     _exit(1);
 }
 
-/* If the thread cannot be started, the run ends only when the launcher notices the lost host. */
+/* If the thread that checks connections cannot be started, a run with a lost host ends only when
+ * the launcher notices the loss. */
 void xd_links_watch(int rank)
 {
     pthread_attr_t attr;

@@ -17,7 +17,7 @@ static void write_out(const xd_mpi_log *z, const char *p, size_t n)
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            return; /* the reader of standard error has closed the pipe */
+            return; /* write failed, because the reader of standard error has closed the pipe */
         p += k;
         n -= (size_t)k;
     }
@@ -42,12 +42,13 @@ static int is_marked(const char *line)
 
 static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
 /* Sentence of Open MPI that may arrive without the mark of its line. Open MPI 5 writes the mark
- * "[host:pid]" and the sentence separately, so output of other ranks may be between the two. */
+ * "[host:pid]" and its sentence separately, so output of other ranks may be between mark and
+ * sentence. */
 static const char SENTENCE[] = "Unable to find reachable pairing between local and remote "
                                "interfaces\n";
 
-/* Returns 1 if the received beginning of a line may be that of a warning or of a message of the
- * launcher. */
+/* Returns 1 if the received beginning of a line may be the beginning of a warning or of a message
+ * of the launcher. */
 static int may_be_message(const xd_mpi_log *z)
 {
     if (strncmp(z->line, WARNING, z->n) == 0)

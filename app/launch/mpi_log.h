@@ -2,11 +2,11 @@
  * in the same streams.
  *
  * Open MPI writes its messages to standard error: between two lines of dashes, or in lines that
- * begin with "[host:pid]", "[host][[job,part],rank][" or the launcher's name. Two ranks that write
- * the sequence "erase the line" at once leave an empty line. MPICH writes a message to standard
- * output after a line of equals signs; it also writes messages in lines that begin with
- * "[mpiexec@host]". All other bytes in the streams are output of ranks. Output of ranks is
- * forwarded without delay, so that a progress bar moves. */
+ * begin with "[host:pid]", "[host][[job,part],rank][" or the launcher's name. If two ranks write
+ * the terminal sequence "erase the line" at the same time, an empty line remains. MPICH writes a
+ * message to standard output after a line of equals signs; it also writes messages in lines that
+ * begin with "[mpiexec@host]". All other bytes in the streams are output of ranks. Output of ranks
+ * is forwarded without delay, so that a progress bar moves. */
 #ifndef XD_LAUNCH_MPI_LOG_H
 #define XD_LAUNCH_MPI_LOG_H
 
@@ -51,7 +51,7 @@ size_t xd_mpi_log_filter_stdout(xd_mpi_log *z, const char *p, size_t n, char *ou
 void   xd_mpi_log_flush(xd_mpi_log *z);
 /* Writes the cause of a failure to `text`, for example "rank 3 was killed by signal 9" (with MPICH
  * "the rank with process id 77 was ..."). If the cause is not known, writes the launcher's messages
- * in one line; if there are no messages, an empty string. */
+ * in one line; if the launcher has printed no messages, writes an empty string. */
 void   xd_mpi_log_cause(const xd_mpi_log *z, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* ping.c - starts a program on hosts, to find out which of them can be reached; see ping.h */
+/* ping.c - starts a program on several hosts, to find out which hosts can be reached; see ping.h */
 #define _POSIX_C_SOURCE 200809L /* kill, nanosleep */
 #include "launch/ping.h"
 
@@ -13,9 +13,11 @@
 #include "base/clock.h"
 #include "launch/launch.h"
 
-enum { PING_S = 15 }; /* a login by ssh takes seconds on a busy host */
+/* seconds within which a host must answer; a login by ssh takes seconds on a busy host */
+enum { PING_S = 15 };
 
-/* Starts the launcher for one host. Returns its process, which leads a group; -1: none. */
+/* Starts the launcher for one host, in a process group of its own. Returns the process id of the
+ * launcher; -1: it could not be started. */
 static pid_t start(const char *launcher, const char *host)
 {
     pid_t pid = fork();

@@ -4,8 +4,9 @@
 
 #include "launch/hosts.h"
 
-/* Starts the program `true` on each host that is not lost, on all at once, and marks the hosts on
- * which it does not end within some seconds as lost. Returns the number of these hosts. */
+/* Starts the program `true` on all hosts that are not lost, at the same time. If the program does
+ * not end on a host within some seconds, the host is marked as lost. Returns the number of hosts
+ * that were marked. */
 int xd_ping_hosts(xd_hosts *h);
 
 #endif

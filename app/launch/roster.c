@@ -23,8 +23,9 @@ static const char ROSTER[] = "XDIT_ROLL"; /* environment variable with the name 
 
 /* After most deaths of ranks the launcher ends the run itself. After the death of a rank, the
  * launcher has a time limit to end the run: START_GRACE_S seconds if ranks are still starting,
- * RUN_GRACE_S seconds if all ranks have started. A rank that never connected counts as dead after
- * SILENT_S seconds without any change, plus SILENT_PER_RANK_S for each rank. */
+ * RUN_GRACE_S seconds if all ranks have started. A rank that never connected to the roster counts
+ * as dead after SILENT_S seconds without any change, plus SILENT_PER_RANK_S seconds for each
+ * rank. */
 static const double START_GRACE_S = 3, RUN_GRACE_S = 15, SILENT_S = 5, SILENT_PER_RANK_S = 0.25;
 
 typedef struct notice { int32_t event, rank; } notice;
@@ -44,7 +45,8 @@ static socklen_t make_address(struct sockaddr_un *a, const char *name)
 
 /* ---- functions that a rank calls ------------------------------------------------------------- */
 
-static int connection = -1, my_rank; /* connection of this rank to the roster; -1: none */
+/* connection: socket of this rank's connection to the roster; -1: none */
+static int connection = -1, my_rank;
 
 static void on_connected(void)
 {
@@ -55,7 +57,7 @@ void xd_roster_report(xd_roster_event event)
 {
     notice n = { (int32_t)event, my_rank };
     if (connection >= 0 && send(connection, &n, sizeof n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return; /* the parent process has ended, so the roster is gone */
+        return; /* the parent process has ended, so that nobody reads the roster's socket */
 }
 
 void xd_roster_join(int rank)
@@ -73,7 +75,7 @@ void xd_roster_join(int rank)
     my_rank = rank;
     xd_roster_report(XD_ROSTER_STARTED);
     xd_connected_hook(on_connected);
-    unsetenv(ROSTER); /* child processes must not join the roster */
+    unsetenv(ROSTER); /* child processes of this rank must not connect to the roster */
 }
 
 int xd_roster_joined(void)
@@ -149,7 +151,7 @@ static void add_member(xd_roster *r)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) {
-        close(fd); /* refuses connections from processes of other users */
+        close(fd); /* the roster refuses connections from processes of other users */
         return;
     }
     r->m[r->n++] = (xd_member){ .fd = fd, .rank = -1, .pid = who.pid, .status = -1 };

@@ -25,8 +25,8 @@ typedef enum xd_roster_event {
 
 /* ---- functions that a rank calls ------------------------------------------------------------- */
 
-/* Connects a rank to the roster of the process that started the rank, if that process has a
- * roster. */
+/* Connects a rank to the roster, the list of ranks that the process which started the ranks keeps.
+ * Does nothing if that process keeps no roster. */
 void xd_roster_join(int rank);
 int  xd_roster_joined(void);
 /* Sends an event of this rank to the roster. The function has no effect if this rank has no
@@ -36,7 +36,7 @@ void xd_roster_report(xd_roster_event event);
 /* ---- functions that the process that starts ranks calls -------------------------------------- */
 
 typedef struct xd_member {
-    int    fd; /* socket of the rank's connection; -1: it was closed */
+    int    fd; /* socket of the rank's connection to the roster; -1: the connection was closed */
     /* `rank` is -1 if the rank is not known yet. `connected` and `done` are flags: 1 after the
      * rank has sent the event XD_ROSTER_CONNECTED or XD_ROSTER_DONE. */
     int    rank, connected, done;
@@ -46,13 +46,13 @@ typedef struct xd_member {
     /* step_s: end time of the last denoising step of the present stage; 0: no step has ended.
      * slowest_s: seconds of the slowest step, without the first step of each stage; 0: unknown. */
     double step_s, slowest_s;
-    /* written by stalls.c: time since which the process is stopped (0: it is not stopped);
-     * processor time of the process at a step */
+    /* written by stalls.c: stopped_s: time since which the process is stopped (0: it is not
+     * stopped); ticks: processor time of the process at the end of a step */
     double stopped_s, ticks;
 } xd_member;
 
 typedef struct xd_roster {
-    int        listener; /* listening socket; -1: no roster is kept */
+    int        listener; /* listening socket for connections of ranks; -1: no roster is kept */
     /* Number of ranks to start; number of entries in `m`, one per rank that has connected to the
      * socket. */
     int        ranks, n;

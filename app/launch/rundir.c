@@ -40,9 +40,9 @@ static void remove_tree(const char *path, int depth)
  * on disk. */
 static const char *const places[] = { "/dev/shm", "/tmp" };
 
-/* Removes temporary directories without a lock, which remain if a process was killed together with
- * its cleaner. A new temporary directory has no lock yet, so directories younger than a minute are
- * kept. */
+/* Removes temporary directories that no process has locked. They remain if a process was killed
+ * together with its cleaner process. A new temporary directory has no lock yet, so directories
+ * younger than a minute are kept. */
 static void sweep_directories(const char *place)
 {
     DIR *d = opendir(place);
@@ -63,9 +63,9 @@ static void sweep_directories(const char *place)
         closedir(d);
 }
 
-/* The cleaner process: removes the temporary directory when the parent process and the launcher
- * have released the lock. Ranks may outlive a killed launcher by some seconds, so the cleaner
- * removes files twice. */
+/* Runs in the cleaner process: removes the temporary directory when the parent process and the
+ * launcher have released the lock. Ranks may outlive a killed launcher by some seconds and create
+ * further files, so the cleaner removes files twice. */
 static void run_cleaner(const xd_rundir *r)
 {
     int fd = open(r->path, O_RDONLY | O_DIRECTORY);
@@ -103,8 +103,8 @@ double xd_rundir_space(const char *dir)
 }
 
 /* Creates a directory for Open MPI's shared memory and sockets on a file system with enough space,
- * because Open MPI hangs if there is too little space. Other hosts do not have the temporary
- * directory, so it is used only if all ranks are on this host. */
+ * because Open MPI hangs if there is too little space. The temporary directory exists only on this
+ * host, so it is used only if all ranks are on this host. */
 void xd_rundir_make(xd_rundir *r, int ranks)
 {
     *r = (xd_rundir){ .lock = -1 };

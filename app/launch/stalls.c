@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-/* CHECK_S: seconds between two checks. SLOW: factor; a step is expected to end within SLOW times
- * the time of the slowest step. */
+/* CHECK_S: seconds between two checks. SLOW: a denoising step is expected to end within SLOW times
+ * the time of the slowest step so far. */
 static const double CHECK_S = 0.25, SLOW = 5;
 
 /* Reads the state and the processor time in ticks of a process. Returns the letter of the process
@@ -36,8 +36,8 @@ static int is_running(const xd_member *m)
     return m->fd >= 0 && !m->done;
 }
 
-/* Reads the process states of all ranks, and returns a rank whose process was stopped before
- * `since`. */
+/* Reads the process states of all ranks, and returns a rank whose process has been stopped since a
+ * time before `since`. */
 static const xd_member *find_stopped(xd_roster *r, double now, double since)
 {
     const xd_member *found = NULL;
@@ -66,7 +66,8 @@ static void sample_times(xd_stalls *s, xd_roster *r, double step_s)
 }
 
 /* Returns the running rank that has used the least processor time since the call of sample_times.
- * The other ranks have computed, and now poll for its messages. */
+ * The other ranks have computed their part of the step, and use processor time while they poll for
+ * messages of this rank. */
 static const xd_member *find_idle(const xd_roster *r)
 {
     const xd_member *found = NULL;
@@ -85,7 +86,7 @@ static const xd_member *find_idle(const xd_roster *r)
 }
 
 /* Sets *last to the time of the last step of any rank, and *slowest to the seconds of the slowest
- * step. Returns 0 if any rank is in another stage than denoising. */
+ * step. Returns 0 if any rank is in a stage other than denoising. */
 static int read_steps(const xd_roster *r, double *last, double *slowest)
 {
     *last = *slowest = 0;

@@ -1,4 +1,5 @@
-/* stop.c - handlers of signals; see stop.h. The handlers call only async-signal-safe functions. */
+/* stop.c - handlers of signals; see stop.h. The signal handlers call only async-signal-safe
+ * functions. */
 #define _POSIX_C_SOURCE 200809L /* timer_create */
 #include "launch/stop.h"
 
@@ -60,8 +61,8 @@ static uintptr_t read_hex(const char *p, char end)
     return v;
 }
 
-/* Returns the file name in a line of /proc/self/maps if the line's mapping contains the page; else
- * NULL. */
+/* Returns the file name in a line of /proc/self/maps if the memory mapping of this line contains
+ * the page; else NULL. */
 static const char *file_of(const char *row, uintptr_t page)
 {
     const char *dash = strchr(row, '-'), *name = strchr(row, '/');
@@ -176,8 +177,8 @@ void xd_stop_arm_sigxcpu(void)
     }
 }
 
-/* Handles SIGUSR1, which cancels the request. The launcher's parent repeats SIGUSR1 until all ranks
- * have ended; only the first one counts. */
+/* Handles SIGUSR1, which cancels the request. The launcher's parent process repeats SIGUSR1 until
+ * all ranks have ended; only the first SIGUSR1 has an effect. */
 static void on_cancel(int sig)
 {
     (void)sig;
@@ -197,8 +198,8 @@ void xd_stop_arm_rank(void)
 }
 
 /* Handles SIGINT and SIGTERM even if they were ignored: shells start background commands of a
- * script with SIGINT ignored, but SIGINT that is sent to a background process is meant for this
- * process. */
+ * script with SIGINT ignored, but a SIGINT that somebody sends to such a process is meant for
+ * it. */
 void xd_stop_arm(void)
 {
     struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, old;

@@ -23,7 +23,8 @@ void xd_stop_arm_sigxcpu(void);
 /* Sets the engine whose request the first signal cancels; NULL: no engine. */
 void xd_stop_watch(xd_engine *g);
 /* Returns the signal that was received, or 0. If a signal was received, cancels the watched engine
- * again: a signal that arrived just before a request began would be lost otherwise. */
+ * again: without the second cancellation, a signal that arrived just before the request began would
+ * be lost. */
 int  xd_stop_signal(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* streams.h - connects the output of ranks directly to the program that started them. The output
  * bypasses mpirun, because mpirun of Open MPI 5 mixes up standard output and standard error.
  *
- * mpirun's standard output and standard error are pipes to the program that started the ranks. A
- * rank whose parent is mpirun opens the output pipes of mpirun as /proc/PID/fd/1 and 2. Ranks whose
- * parent is not mpirun print to mpirun as usual. */
+ * The standard output and standard error of mpirun are pipes to the program that started the ranks.
+ * A rank whose parent is mpirun opens the output pipes of mpirun as /proc/PID/fd/1 and 2. Ranks
+ * whose parent is not mpirun print to mpirun as usual. */
 #ifndef XD_LAUNCH_STREAMS_H
 #define XD_LAUNCH_STREAMS_H
 
