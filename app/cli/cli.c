@@ -65,8 +65,8 @@ int xd_cli_end(xd_status s, const xd_err *e)
     return s == XD_OK ? flushed : xd_cli_exit(s, e);
 }
 
-/* An MPI launcher kills all ranks when the first rank fails. Therefore ranks that print nothing
- * wait until rank 0 has printed the error. */
+/* An MPI launcher kills all ranks when the first rank fails. Ranks that print nothing wait until
+ * rank 0 has printed the error, because the launcher would otherwise kill rank 0 first. */
 int xd_cli_failed(xd_status s, const xd_err *e, int rank)
 {
     char message[sizeof e->msg + 32];

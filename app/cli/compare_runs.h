@@ -5,7 +5,7 @@
 #include "xdit/tools.h"
 
 /* Checks whether the request has approximations (cache, attention, ...) that --compare can measure.
- * XD_EINVAL: the request has no approximation. */
+ * XD_EINVAL: no option of the request changes the image to save time. */
 xd_status xd_compare_check(const xd_request *r, xd_err *e);
 /* Generates the request again without its approximations, and writes no files. `saved` is the
  * result with approximations. Rank 0 prints the difference between the new images and the images of

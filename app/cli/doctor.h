@@ -40,7 +40,7 @@ typedef struct xd_gpus { /* properties of CUDA and its GPUs; texts are empty if 
     /* old[i] is 1 if GPU i is too old to be used. lacks[i] is 1 if GPU library i cannot be loaded;
      * libraries[i] is the reason. */
     int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES];
-    char none[384];       /* the reason why no GPU can be used */
+    char none[384];       /* the reason why no GPU can be used; "": a GPU can be used */
     char no_kernels[256]; /* the reason why no kernels can be compiled */
 } xd_gpus;
 

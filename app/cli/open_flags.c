@@ -9,8 +9,9 @@
 #include "families/help.h"
 #include "launch/launch.h"
 
-/* Components of a model whose weights the user may give as a separate file. Each component has an
- * option for its weight file; the enumerators are indices of the array xd_open_flags.files. */
+/* Components of a model whose weights the user may give as a separate file. Each component of a
+ * model has an option for its weight file; the enumerators below are indices of these options in
+ * the array xd_open_flags.files. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
 static const char *const components[XD_OPEN_FILES] = {
     "transformer", "transformer_2", "vae",         "clip_l", "clip_g",

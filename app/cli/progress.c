@@ -237,8 +237,8 @@ static void draw_bar(xd_bar *b, const xd_progress *p, const char *text)
     draw_line(b, head, p->steps > 0 ? (double)p->step / p->steps : 1, text);
 }
 
-/* Prints the progress of a stage in bytes. Without a terminal, a line of progress is printed every
- * PLAIN_S seconds. */
+/* Prints the progress of a stage in bytes. If the output is no terminal, a line of progress is
+ * printed every PLAIN_S seconds. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total)
 {
     char   text[160], eta[80] = "", clock[32];

@@ -74,7 +74,7 @@ static choice choose_smaller(xd_restart *r, int ranks)
 
 /* Sets the arguments of the next start of ranks to --resume with the checkpoint folder, or to all
  * options if there is no checkpoint yet. Appends the present plan if it differs from the plan of
- * the command line. Returns 0 if memory for the arguments is exhausted. */
+ * the command line. Returns 0 if there is no memory for the arguments. */
 static int set_arguments(xd_restart *r, xd_launch *l)
 {
     static char         stream[] = "--offload=stream";

@@ -45,8 +45,8 @@ static int env_number(const char *name)
     return v && *v ? atoi(v) : -1;
 }
 
-/* torchrun kills all processes when the first one fails. Therefore ranks other than 0 wait until
- * rank 0 has printed how to start ranks. */
+/* torchrun kills all processes when the first one fails. Ranks other than 0 wait, so that torchrun
+ * does not kill rank 0 before it has printed how to start ranks. */
 int xd_compat_torchrun(const char *command)
 {
     int rank = env_number("RANK"), world = env_number("WORLD_SIZE");

@@ -26,9 +26,9 @@ typedef enum xd_flag_kind {
 
 typedef struct xd_xdit_flag {
     const char  *name; /* name of the flag without dashes: "ulysses_degree" */
-    /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no value,
-     * with a second form --no-NAME. A capital letter of the type means that the flag has any number
-     * of values. */
+    /* Type of the flag's value: 'i' integer, 'r' real number, 's' text; 0: the flag has no value;
+     * 'b': the flag has no value, and --no-NAME switches it off. A capital letter of the type means
+     * that the flag has any number of values. */
     char         value;
     char         in; /* program of xDiT that has the flag: 'e' example scripts, 'r'
                                    runner, 'b' both, 'f' the scripts of benchmark/fid */

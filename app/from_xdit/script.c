@@ -19,7 +19,7 @@ enum {
 
 typedef struct reader {
     xd_script  *s;
-    const char *p;        /* the rest of the script's text */
+    const char *p;        /* the text of the script that has not been read yet */
     xd_words    vars;     /* the variables of the script, as "NAME=value" */
     xd_words    words;    /* the words of the current command */
     xd_text_buf buf;      /* the word that is being parsed */
@@ -241,7 +241,8 @@ static void skip_blanks(reader *x)
     }
 }
 
-/* Skips a redirection such as > FILE, 2>&1 or <<< WORD; returns 0 if there is none at x->p. */
+/* Skips a redirection such as > FILE, 2>&1 or <<< WORD; returns 0 if no redirection begins at
+ * x->p. */
 static int skip_redirection(reader *x)
 {
     const char *p = x->p + strspn(x->p, "0123456789"), *end;

@@ -29,14 +29,16 @@ typedef struct xd_script {
     int              (*wanted)(int n, char **word);
     int              n;
     xd_command_line *command;
-    /* Variables that are used in the commands and were not set: "$A, $B"; NULL: none. */
+    /* List of variables that the commands use but the script does not set, "$A, $B"; NULL: all
+     * variables are set. */
     char            *unset;
-    /* Text of the first command for which `wanted` returned 0; NULL: none. */
+    /* Text of the first command for which `wanted` returned 0; NULL: `wanted` returned 1 for all
+     * commands. */
     char            *other;
 } xd_script;
 
-/* Collects all commands of a text for which `wanted` returns 1. It is no error if the text contains
- * no such command. XD_EINVAL: a quote or bracket is not closed, or a command to collect is inside a
+/* Collects all commands of a text for which `wanted` returns 1. A text without any such command is
+ * not an error. XD_EINVAL: a quote or bracket is not closed, or a command to collect is inside a
  * loop, condition or function. */
 xd_status   xd_script_read(xd_script *s, const char *text, xd_err *e);
 /* Works like xd_script_read, but for a single command that the shell has already split into

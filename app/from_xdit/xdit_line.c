@@ -553,8 +553,9 @@ int xd_line_product(const xd_line *l)
 /* ---- parsing of the complete command line ---------------------------------------------------- */
 
 /* Returns the number of processes that xDiT's program `xdit` starts. The program `xdit` of xDiT
- * multiplies the parallel degrees on the command line. It recognizes only names of degrees that are
- * written with _, and ignores a value that follows the name of a switch as a separate word. */
+ * multiplies the parallel degrees on the command line. xDiT's program recognizes only names of
+ * degrees that are written with _, and ignores a value that follows the name of a switch as a
+ * separate word. */
 static int counted_ranks(const xd_words *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",

@@ -41,7 +41,8 @@ typedef struct xd_line {
     int                  from_config;
     /* The flags on the command line; given[i] belongs to the flag xd_xdit_flags[i]. */
     xd_given             given[XD_XDIT_FLAGS_MAX];
-    /* Error that xDiT's parser of arguments (argparse) would print; empty: none. */
+    /* Error that xDiT's parser of arguments (argparse) would print; empty: the parser would print
+     * no error. */
     char                 refusal[512];
     char                 why[128];  /* explanation of the error in `refusal`; may be empty */
     const xd_xdit_flag  *no_dashes; /* a flag written without dashes; NULL: none */
@@ -81,7 +82,7 @@ typedef struct xd_verdict { /* the prediction of whether xDiT would run the comm
     const char *when;
     char        error[512], because[512];
     int         nnotes;
-    char        note[8][256]; /* further remarks about the command */
+    char        note[8][256]; /* remarks about the command in addition to the error */
     int         npossible;
     xd_possible possible[2];
 } xd_verdict;

@@ -24,7 +24,7 @@ xd_status xd_hosts_read(xd_hosts *h, const char *text, xd_err *e);
 void      xd_hosts_free(xd_hosts *h);
 /* Returns the number of slots of the hosts that are not lost. */
 int       xd_hosts_slots(const xd_hosts *h);
-/* Marks a host as lost. Returns 0 if there is no such host, or if it was lost before. */
+/* Marks a host as lost. Returns 0 if no host has this name, or if the host was lost before. */
 int       xd_hosts_lose(xd_hosts *h, const char *name);
 /* Returns a malloc'ed list such as "a:2,b:1" with the first `ranks` slots of the hosts that are not
  * lost; NULL: memory is exhausted. */

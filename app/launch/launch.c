@@ -419,9 +419,9 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
 
 /* ---- supervision ----------------------------------------------------------------------------- */
 
-/* Sends the launcher the next stronger signal: cancel, SIGTERM, SIGKILL. The first signal cancels
- * the request, the second is SIGTERM, the third is SIGKILL. Open MPI forwards SIGUSR1 to all ranks;
- * other launchers forward SIGINT. */
+/* Sends the launcher the next stronger signal: cancel, SIGTERM, SIGKILL. Successive calls of
+ * escalate_signal cancel the request, then send SIGTERM, then SIGKILL. Open MPI forwards SIGUSR1 to
+ * all ranks; other launchers forward SIGINT. */
 static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };

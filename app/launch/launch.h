@@ -81,8 +81,9 @@ int xd_launch_here(void);
 /* Writes the path of the MPI launcher's program. */
 xd_status xd_launch_program(char *path, size_t size, xd_err *e);
 /* Runs `ranks` copies of this program under the MPI launcher; *code becomes the exit code of the
- * run. The first termination signal cancels the request on all ranks; the second kills the ranks.
- * Returns XD_OK if the ranks could be started, even if they failed later. */
+ * run. The first termination signal that this process receives cancels the request on all ranks;
+ * the second signal kills the ranks. Returns XD_OK if the ranks could be started, even if they
+ * failed later. */
 xd_status xd_launch_run(xd_launch *l, int *code, xd_err *e);
 
 #endif

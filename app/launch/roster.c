@@ -45,7 +45,7 @@ static socklen_t make_address(struct sockaddr_un *a, const char *name)
 
 /* ---- functions that a rank calls ------------------------------------------------------------- */
 
-/* connection: socket of this rank's connection to the roster; -1: none */
+/* connection: socket of this rank's connection to the roster; -1: not connected */
 static int connection = -1, my_rank;
 
 static void on_connected(void)

@@ -44,7 +44,8 @@ typedef struct xd_member {
     int    status; /* exit status in the format of waitpid; -1: unknown */
     double died_s; /* time when the rank's connection was closed */
     /* step_s: end time of the last denoising step of the present stage; 0: no step has ended.
-     * slowest_s: seconds of the slowest step, without the first step of each stage; 0: unknown. */
+     * slowest_s: seconds of the slowest denoising step, without the first step of each stage; 0:
+     * unknown. */
     double step_s, slowest_s;
     /* written by stalls.c: stopped_s: time since which the process is stopped (0: it is not
      * stopped); ticks: processor time of the process at the end of a step */

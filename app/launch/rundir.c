@@ -40,9 +40,9 @@ static void remove_tree(const char *path, int depth)
  * on disk. */
 static const char *const places[] = { "/dev/shm", "/tmp" };
 
-/* Removes temporary directories that no process has locked. They remain if a process was killed
- * together with its cleaner process. A new temporary directory has no lock yet, so directories
- * younger than a minute are kept. */
+/* Removes temporary directories that no process has locked. Such a directory remains if a process
+ * was killed together with its cleaner process. A new temporary directory has no lock yet, so
+ * directories younger than a minute are kept. */
 static void sweep_directories(const char *place)
 {
     DIR *d = opendir(place);

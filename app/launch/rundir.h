@@ -12,8 +12,9 @@ typedef struct xd_rundir {
     /* Path of the temporary directory; empty: no directory was created, and the launcher uses its
      * default directory. */
     char path[64];
-    int  lock; /* file descriptor of the lock, which the launcher inherits; -1:
-                                   none */
+    /* file descriptor of the locked directory, which the launcher inherits; -1: no directory is
+     * locked */
+    int  lock;
 } xd_rundir;
 
 /* Creates a temporary directory for `ranks` ranks on this host. Also removes temporary directories

@@ -101,7 +101,7 @@ static int find_file(uintptr_t page, char *row, size_t size)
 
 /* Handles SIGBUS: a page of a mapped file is missing, so the engine cannot continue. The first
  * thread that receives SIGBUS prints the error and ends the process; other threads that receive
- * SIGBUS wait for the end. */
+ * SIGBUS wait until the process ends. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;

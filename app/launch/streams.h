@@ -11,8 +11,8 @@
  * becomes mpirun calls xd_streams_export after its standard output and standard error were replaced
  * by the pipes. */
 void xd_streams_export(void);
-/* Replaces standard output and standard error of a rank. This function must be called before the
- * rank prints anything. */
+/* Replaces standard output and standard error of a rank by the output pipes of mpirun.
+ * xd_streams_attach must be called before the rank prints anything. */
 void xd_streams_attach(void);
 /* Returns 1 if `fd` is a terminal that supports escape sequences (TERM is not "dumb"). */
 int  xd_streams_terminal(int fd);

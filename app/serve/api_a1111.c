@@ -383,8 +383,8 @@ static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double
                task ? task->steps : 0);
 }
 
-/* Replies with the progress of the running task. Copies the task's state under the lock, and reads
- * the preview file without the lock. */
+/* Replies with the progress of the running task. The task's state is copied while the lock of the
+ * tasks is held; the preview file is read after the lock was released. */
 void xd_api_webui_progress(xd_http_call *c)
 {
     xd_server      *s = c->server;

@@ -36,8 +36,8 @@ static void set_response(void *cookie, const char *name, const char *value)
                           value);
 }
 
-/* Sets the model. Like OpenAI's server, replies with URLs by default if the request names a DALL-E
- * model. */
+/* Sets the model. If the request names a DALL-E model, the reply has URLs of images by default, as
+ * the reply of OpenAI's server does. */
 static void set_model(void *cookie, const char *name, const char *value)
 {
     image_request *q = cookie;
@@ -248,8 +248,8 @@ typedef struct stream {
     char          last_event[96]; /* state of the task in the last progress event */
 } stream;
 
-/* Next event in the event stream of a task. The data of the event are copied under the lock of the
- * tasks, so that files are read without the lock. */
+/* Next event in the event stream of a task. The data of the event are copied while the lock of the
+ * tasks is held, so that result files can be read after the lock was released. */
 typedef struct news {
     /* type of the event, "completed" or "partial_image"; NULL: the task has no new event of these
      * types */

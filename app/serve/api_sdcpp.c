@@ -11,8 +11,8 @@
 
 enum { DEPTH = 3 }; /* maximum depth of a nested field of a request */
 
-/* Returns the value at a path such as "sample_params.guidance.txt_cfg". NULL: the path does not
- * exist, or its value is null. */
+/* Returns the value at a path such as "sample_params.guidance.txt_cfg". Returns NULL if the JSON
+ * text has no value at the path, or if the value is null. */
 static const xd_json *value_at(const xd_json *j, const char *path)
 {
     char name[64];
@@ -305,8 +305,8 @@ static void add_error(xd_text_buf *b, const xd_server *s, const xd_task *task)
     xd_buf_add(b, "}");
 }
 
-/* Replies with the state of a job. An ended task does not change any more, so its result files are
- * read without the lock of the tasks. */
+/* Replies with the state of a job. An ended task does not change any more, so its result files can
+ * be read without holding the lock of the tasks. */
 static void reply_job(xd_http_call *c, const xd_task *task)
 {
     xd_server  *s = c->server;

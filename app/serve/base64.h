@@ -7,7 +7,7 @@
 #include "base/json.h"
 
 /* Decodes a base64 text of n characters into malloc'ed bytes. Accepts blanks and missing padding.
- * NULL: the text is invalid. */
+ * Returns NULL if the base64 text is invalid. */
 char *xd_base64_read(const char *text, size_t n, size_t *bytes);
 /* Appends bytes to b, encoded in base64. */
 void  xd_base64_add(xd_text_buf *b, const unsigned char *data, size_t bytes);

@@ -1,9 +1,9 @@
 /* fetch.h - fetches images that requests name by URL (--allow_url).
  *
  * A client must not use a URL to reach services that are reachable only from this host, such as
- * services of its private network or the metadata address of a cloud. Therefore every connection to
- * a URL, also after a redirect, must have a public address, unless the command line names the
- * host. */
+ * services of its private network or the metadata address of a cloud. For this reason, the server
+ * connects only to public addresses, also after a redirect, unless the command line names the host
+ * of the URL. */
 #ifndef XD_SERVE_FETCH_H
 #define XD_SERVE_FETCH_H
 

@@ -39,8 +39,8 @@ int xd_folder_files(const char *path, int (*has)(const char *name), int removes)
 /* ---- creation of the temporary directory ----------------------------------------------------- */
 
 /* Removes the temporary directories that no server has locked. A removed directory may belong to
- * another server that has just created the directory and not yet locked it. That server notices in
- * lock_own that its directory is missing, and creates another directory. */
+ * another server that has just created the directory and not yet locked it. The server whose
+ * directory was removed notices this in lock_own, and creates another directory. */
 static void remove_dead(const char *place)
 {
     DIR           *d = opendir(place);

@@ -13,8 +13,8 @@ typedef struct xd_folder {
     int  lock;
 } xd_folder;
 
-/* Creates and locks a temporary directory in $TMPDIR, else in /dev/shm or /tmp. Also removes the
- * temporary directories of dead servers in the same parent directory. */
+/* Creates and locks a temporary directory in $TMPDIR, else in /dev/shm or /tmp. In the parent
+ * directory, xd_folder_create also removes the temporary directories of servers that have ended. */
 xd_status xd_folder_create(xd_folder *f, xd_err *e);
 /* Opens the directory --results, which several servers may use at the same time (replica.h), and
  * writes its absolute path to f->path. XD_EIO: the path is not a directory. */

@@ -51,7 +51,7 @@ static xd_part *add_part(xd_body *b, const char *name, const char *file, const c
 }
 
 /* Returns nonzero if the received piece of a form continues the part that was last added to
- * c->parts. The first piece of a part may be empty. */
+ * c->parts. The first received piece of a form field may be empty. */
 static int continues_part(const xd_http_call *c, const char *name, uint64_t at)
 {
     const xd_part *last = c->nparts ? &c->parts[c->nparts - 1] : NULL;

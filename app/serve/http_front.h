@@ -1,11 +1,11 @@
 /* http_front.h - accepts the connections of clients, and checks requests before libmicrohttpd
  * receives them.
  *
- * A thread accepts the connections of clients. For each client, the thread creates a socket pair,
- * and forwards bytes between the client and one end of the pair. libmicrohttpd uses the other end
- * of the pair as its connection to the client. The thread checks every request before it forwards
- * the request (http_head.h). The thread itself replies to a refused request, after the replies to
- * earlier requests. */
+ * A thread accepts the connections of clients. For each client, the accepting thread creates a
+ * socket pair, and forwards bytes between the client and one end of the socket pair. libmicrohttpd
+ * uses the other end of the socket pair as its connection to the client. The accepting thread
+ * checks every request before it forwards the request (http_head.h). The accepting thread itself
+ * replies to a refused request, after the replies to earlier requests. */
 #ifndef XD_SERVE_HTTP_FRONT_H
 #define XD_SERVE_HTTP_FRONT_H
 
@@ -19,7 +19,7 @@ typedef struct xd_front_args {
     const char *host;        /* numeric address to listen on */
     int         port;        /* port to listen on; 0: any free port */
     int         connections; /* maximum number of connections */
-    /* 1: clients use TLS, so that the thread cannot read and check requests. */
+    /* 1: clients use TLS, so that the accepting thread cannot read and check requests. */
     int         encrypted;
     /* Seconds within which a client must read each piece of a reply, or else the connection is
      * closed. */

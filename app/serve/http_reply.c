@@ -244,8 +244,8 @@ static void add_or_null(xd_text_buf *b, const char *text)
         xd_buf_add(b, "null");
 }
 
-/* The JSON error has one form for all interfaces: clients of OpenAI's interface read "error",
- * clients of A1111 read "detail". */
+/* Errors of all HTTP interfaces are JSON with the same members: clients of OpenAI's interface read
+ * "error", clients of A1111 read "detail". */
 void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const char *code,
                     const char *fmt, ...)
 {

@@ -253,7 +253,7 @@ void xd_predictor_ranks(xd_predictor *p, int ranks)
     pthread_mutex_lock(&p->lock);
     p->ranks = ranks;
     pthread_mutex_unlock(&p->lock);
-    if (!p->started) /* if the thread cannot be started, tasks have no predictions */
+    if (!p->started) /* if the prediction thread cannot be started, tasks have no predictions */
         p->started = pthread_create(&p->thread, NULL, predict_tasks, p) == 0;
 }
 

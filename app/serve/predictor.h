@@ -12,8 +12,8 @@ typedef struct xd_predictor xd_predictor;
  * predictor uses it until xd_predictor_close. */
 xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_flags *open,
                             xd_err *e);
-/* Sets the number of ranks of the worker. The first call starts the thread that predicts queued
- * tasks. */
+/* Sets the number of ranks of the worker. The first call of xd_predictor_ranks starts the thread
+ * that predicts queued tasks. */
 void      xd_predictor_ranks(xd_predictor *p, int ranks);
 /* Records the measured time of a task, to improve later predictions. `alone` is 1 if a single rank
  * ran the task, and 0 if all ranks ran it. */

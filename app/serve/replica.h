@@ -31,9 +31,9 @@ const char *xd_replica_name(const xd_replica *r);
 int         xd_replica_renew(xd_replica *r);
 /* Returns 1 if no running server has this name. */
 int         xd_replica_is_dead(xd_replica *r, const char *name);
-/* Returns 1 if the file name is the name of a lease. Removes the lease of a dead server. For the
- * lease of a running server, increments *others and, if that server's name is alphabetically before
- * the name of this server, also *before. */
+/* Returns 1 if the file name is the name of a server's lease. Removes the lease of a dead server.
+ * For the lease of a running server, increments *others and, if that server's name is
+ * alphabetically before the name of this server, also *before. */
 int         xd_replica_visit(xd_replica *r, const char *file, int *others, int *before);
 
 /* Finds the server to which a task belongs. `owner` is the server's name in the file of the task,

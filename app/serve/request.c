@@ -456,8 +456,8 @@ static void remove_files(const xd_api_req *r)
     }
 }
 
-/* Queues the task of the request. Returns 1 if another request with the same Idempotency-Key was
- * faster. */
+/* Queues the task of the request. Returns 1 if the task of another request with the same
+ * Idempotency-Key was queued earlier. */
 static int queue_task(xd_api_req *r)
 {
     char       text[4096];

@@ -22,8 +22,9 @@ static const struct {
     { "num_images", "num_images_per_prompt" },
 };
 
-/* Returns the option with this name or alias; NULL: none. Options whose value is a file name are
- * excluded, because requests must not name files of this host (see also set_fast_attn). */
+/* Returns the option with this name or alias; NULL: there is no such option. Options whose value is
+ * a file name are excluded, because requests must not name files of this host (see also
+ * set_fast_attn). */
 static const xd_option *option_of(const char *name)
 {
     int              n;

@@ -43,8 +43,8 @@ typedef struct xd_serve_flags {
     xd_defaults     worker;
 } xd_serve_flags;
 
-/* Parses argv[0..argc). The strings in *f point into argv. XD_EINVAL: the message names the option.
- * The caller must call xd_serve_flags_free also after a failure. */
+/* Parses argv[0..argc). The strings in *f point into argv. XD_EINVAL: an option is invalid; the
+ * error message names the option. The caller must call xd_serve_flags_free also after a failure. */
 xd_status xd_serve_flags_read(xd_serve_flags *f, int argc, char **argv, xd_err *e);
 void      xd_serve_flags_free(xd_serve_flags *f);
 void      xd_serve_flags_help(FILE *out);

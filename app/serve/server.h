@@ -153,7 +153,7 @@ void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
 /* If the request names no model, chooses a model. Sets all options that the request does not set to
  * the server's defaults. */
 void xd_api_req_defaults(xd_api_req *r);
-/* Sets a random seed if the request has none. */
+/* Sets a random seed if the request has no seed. */
 void xd_api_req_seed(xd_api_req *r);
 void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
@@ -166,9 +166,9 @@ xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* Waits until the task of a request has ended. Cancels the task if the client disconnects. */
 void            xd_answer_wait(xd_http_call *c, xd_task *task);
-/* Copies a message of the library to `to`, in a form that may be sent to a client: paths of models
- * are replaced by the models' names in requests, and all other paths are shortened to file names.
- * Returns `to`. */
+/* Copies a message of the library to `to`, changed so that it may be sent to a client: paths of
+ * models are replaced by the models' names in requests, and all other paths are shortened to file
+ * names. Returns `to`. */
 const char     *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
 /* Copies the error message of a task to `to` for a client, like xd_answer_text. */
 const char     *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
@@ -185,7 +185,8 @@ const char     *xd_answer_state(const xd_task *task);
 int             xd_answer_percent(const xd_task *task);
 /* Returns the HTTP status of a reply to a request that failed with the status `s`. */
 unsigned        xd_answer_status(xd_status s);
-/* Appends the content of a file in base64. Returns 0 if the file cannot be opened. */
+/* Appends the content of a file in base64. xd_answer_base64 returns 0 if the file cannot be
+ * opened. */
 int             xd_answer_base64(xd_text_buf *b, const char *path);
 /* Returns the media type for a file name extension: "image/png". */
 const char     *xd_answer_type(const char *path);
@@ -197,7 +198,7 @@ void            xd_cancel_task(xd_server *s, xd_task *task);
  * the client may then send the request again to get the result. */
 void            xd_cancel_left(xd_server *s, xd_task *task);
 /* Returns the task whose id is in the request's path. The caller must release the returned task.
- * NULL: no task has the id, or the task belongs to another API key. */
+ * Returns NULL if no task has the id, or if the task belongs to another API key. */
 xd_task        *xd_answer_find(const xd_http_call *c);
 /* Returns the tasks that were requested with the same API key as this request, oldest first. If
  * `videos` is set, returns only tasks that generate videos. The caller holds the lock of the tasks,

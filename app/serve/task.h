@@ -73,7 +73,7 @@ typedef struct xd_task {
     /* Predicted fractions of the task's time that text encoding and decoding take; 0: unknown. */
     double         text_part, decode_part;
     int            previews; /* number of previews of the task so far */
-    char          *preview;  /* file of the latest preview; NULL: none */
+    char          *preview;  /* file of the latest preview; NULL: the task has no preview */
     xd_task_image *done;     /* [ndone] finished images or videos */
     int            ndone;
     xd_status      code;   /* xd_status of a failed task */

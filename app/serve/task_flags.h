@@ -36,8 +36,9 @@ const char *xd_task_image_path(const char *arg);
  * from the name of the task's output file. The extension of a preview is that of the output file,
  * or .png for a video. */
 void        xd_task_preview_name(const char *output, int video, int i, char *path, size_t size);
-/* Parses the task's arguments argv[0..argc); the strings in *f point into argv. XD_EINVAL: the
- * message names the argument. The caller must call xd_task_flags_free also after a failure. */
+/* Parses the task's arguments argv[0..argc); the strings in *f point into argv. XD_EINVAL: an
+ * argument is invalid; the error message names the argument. The caller must call
+ * xd_task_flags_free also after a failure. */
 xd_status   xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);
 /* Reads the task's image files and passes the images to the request as pixels. Since the request
  * has pixels in place of files, the parameters in the task's results do not contain file names. */

@@ -170,8 +170,8 @@ static int priority_of(const xd_json *j)
     return (v == 1) - (v == -1);
 }
 
-/* Returns nonzero if the text has the form of an id of xd_task_name: letters, "_", digits. Other
- * characters are refused, because the id is used in paths and replies. */
+/* Returns nonzero if the text may be a task id that xd_task_name has made: letters, "_", digits.
+ * Other characters are refused, because the id is used in paths and replies. */
 static int is_id(const char *id)
 {
     size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz");

@@ -30,8 +30,9 @@ struct xd_tasks {
     pthread_t       thread;
     int             watching; /* 1: the thread that follows other servers runs */
     int             stopping; /* 1: the thread that follows other servers must end */
-    int             leads;    /* 1: this server deletes expired tasks of all servers */
-    int             others;   /* number of other running servers that use the folder */
+    /* 1: this server is the one that deletes expired tasks of all servers */
+    int             leads;
+    int             others; /* number of other running servers that use the folder */
 };
 
 /* Returns 1 if another server runs the task, or if the task was taken over by another server. */

@@ -2,8 +2,8 @@
  * tasks of dead servers; see replica.h.
  *
  * The list of tasks has the tasks of all servers. The task of another server, a foreign task, is a
- * copy of the task's file, which is read again when the file changes. This server never runs or
- * stores a foreign task. */
+ * copy of the task's file, which is read again when the file changes. A server never runs or stores
+ * a foreign task. */
 #include "serve/tasks_inside.h"
 
 #include <dirent.h>

@@ -140,9 +140,9 @@ static int can_split_model(const xd_dispatch *d, const char *model)
 }
 
 /* Finds the best queued task, and returns the number of queued tasks that split ranks could run at
- * the same time. Returns 0 if splitting is not faster, or the best task cannot run on one rank.
- * busy: number of split ranks that run a task. The caller of this function holds the lock of the
- * tasks. */
+ * the same time. Returns 0 if splitting the ranks is not faster, or if the best task cannot run on
+ * one rank. busy: number of split ranks that run a task. The caller of this function holds the lock
+ * of the tasks. */
 static int count_split(choice *c, int busy)
 {
     xd_dispatch *d = c->dispatch;

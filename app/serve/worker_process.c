@@ -1,8 +1,9 @@
 /* worker_process.c - the worker process, its connections, and the thread that sends tasks to the
  * worker.
  *
- * The thread waits for frames of the worker and for changes of the queue (xd_tasks_wakeup_fd),
- * records what has happened, and then dispatches the next task (worker_dispatch.h). */
+ * The sending thread waits for frames of the worker and for changes of the queue of tasks
+ * (xd_tasks_wakeup_fd), records progress and results, and dispatches the next task
+ * (worker_dispatch.h). */
 #define _GNU_SOURCE /* accept4, pipe2, syscall */
 #include "serve/worker_process.h"
 
@@ -49,7 +50,7 @@ struct xd_worker_process {
     xd_tasks          *tasks;
     struct sockaddr_un at;
     int                listener;
-    pid_t              child; /* process id of the launcher or worker; 0: none */
+    pid_t              child; /* process id of the launcher or worker; 0: no worker is running */
     pthread_t          thread, echo;
     int                err; /* read end of the worker's standard error */
     int                echoing;
@@ -63,7 +64,7 @@ struct xd_worker_process {
                                                    yet */
     int                npending;
     xd_worker_watch    watch;
-    /* The lock protects the fields below. */
+    /* Mutex that protects the fields below. */
     pthread_mutex_t    lock;
     pthread_cond_t     changed;
     xd_worker_state    state;
@@ -86,8 +87,8 @@ static void pass_line(xd_worker_process *w, const char *line, size_t n)
 }
 
 /* Runs in a thread: forwards the lines that the worker prints to standard error, and keeps the last
- * line. A process that cannot be killed may keep the write end of the pipe open. Therefore the
- * reading thread also ends when `draining` is set and the pipe is empty. */
+ * line. A process that cannot be killed may keep the write end of the pipe open. The reading thread
+ * therefore also ends when `draining` is set (the worker has ended) and the pipe is empty. */
 static void *echo_lines(void *arg)
 {
     xd_worker_process *w = arg;

@@ -29,8 +29,8 @@ typedef struct xd_err {
 enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
 /* Type of the program's callback for facts. The function xd_about (tools.h) describes the library
- * and the machine by calling it with names and values, for example "cores" and "16". Both texts are
- * valid during the call of the xd_fact callback. */
+ * and the machine by calling it with names and values, for example "cores" and "16". The strings
+ * `name` and `value` are valid only during the call of the xd_fact callback. */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 
 #endif

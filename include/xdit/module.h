@@ -59,8 +59,8 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields */
 XD_API void xd_module_args_init_size(xd_module_args *a, size_t size);
 
 /* Opens a module: reads the config, checks that `weights` has the weights that the network
- * declares, and packs the weights. XD_EFORMAT: a weight is missing or has a wrong shape.
- * XD_EUNSUPPORTED: the library has no network for the class in the config. Close *m with
+ * declares, and packs the weights. XD_EFORMAT: a weight of the network is missing or has a wrong
+ * shape. XD_EUNSUPPORTED: the library has no network for the class in the config. Close *m with
  * xd_module_close; *m is NULL after a failure. */
 XD_API xd_status   xd_module_open(xd_module **m, const xd_module_args *a, xd_err *e);
 XD_API void        xd_module_close(xd_module **m);
@@ -131,7 +131,7 @@ XD_API void xd_pass_init_size(xd_pass *p, size_t size);
  * or [N,F]. The prediction has no channels for a mask or an encoded image. The caller allocates
  * `prediction`; xd_module_predicted computes its shape. Tensors that depend only on the text
  * embeddings are cached for the last few texts. To find a cached text, embeddings are compared byte
- * by byte. XD_EINVAL: an array has a wrong shape; nothing is computed. */
+ * by byte. XD_EINVAL: an array of the inputs has a wrong shape; nothing is computed. */
 XD_API xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_err *e);
 
 /* Computes the shape of the prediction for latents whose shape is latents[0..nd). The predicted

@@ -43,9 +43,9 @@ XD_API int xd_launched_ranks(void);
  * memory is unknown. */
 XD_API int64_t xd_oom_kills(int *group);
 
-/* xd_ping tests messages between the processes that an MPI launcher has started. xd_ping is
- * collective over all processes that the MPI launcher has started. Rank 0 gets the latency and
- * bandwidth, measured between ranks 0 and 1. */
+/* xd_ping tests messages between the processes that an MPI launcher has started. All processes that
+ * the MPI launcher has started must call xd_ping. Rank 0 gets the latency and bandwidth, measured
+ * between ranks 0 and 1. */
 typedef struct xd_pinged { /* call xd_pinged_init before xd_ping */
     size_t size;
     int    ranks;
@@ -62,15 +62,15 @@ XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
 /* A rank group: the processes that an MPI launcher has started, or this process alone. A server
  * opens a rank group before the first engine and closes the group after the last engine. A process
  * can initialize MPI only once; the open rank group keeps MPI initialized while engines open and
- * close. All calls with a rank group are collective. */
+ * close. All calls with a rank group are collective: every rank must make them. */
 typedef struct xd_rank_group xd_rank_group;
 XD_API xd_status             xd_rank_group_open(xd_rank_group **g, xd_err *e);
 XD_API void                  xd_rank_group_close(xd_rank_group **g);
 XD_API int                   xd_rank_group_rank(const xd_rank_group *g);
 XD_API int                   xd_rank_group_size(const xd_rank_group *g);
-/* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a copy of the broadcast bytes,
- * allocated by malloc, with a NUL appended; the program frees the copy. A rank that waits for the
- * broadcast sleeps, for at most 2 ms at a time. */
+/* Broadcasts *bytes bytes at *data from rank 0. Ranks other than 0 get a copy of the broadcast
+ * bytes, allocated by malloc, with a NUL appended; the program frees the copy. A rank that waits
+ * for the broadcast sleeps, for at most 2 ms at a time. */
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
 
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
@@ -85,7 +85,8 @@ XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err 
  * opened without xd_open_args.keep, or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights
  * over ranks, generates a different image than one rank does, or leaves ranks idle; or the model
  * has two transformers. XD_ENOMEM: the weights do not fit in memory; later requests are not
- * affected. xd_load_everywhere does nothing if all weights are loaded. The call is collective. */
+ * affected. xd_load_everywhere does nothing if all weights are loaded. All ranks must call
+ * xd_load_everywhere. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the following requests, in place of xd_open_args.loras. The
  * selection of LoRA files is valid until xd_leave_loras is called. After xd_leave_loras no
@@ -95,7 +96,7 @@ XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
  * selections of LoRA files stay in memory, for the last four selections. Selections of LoRA files
  * nest: a request inside on_turn of another request may select other LoRA files, and then calls
  * xd_leave_loras before on_turn returns. If xd_use_loras fails, the selection does not change.
- * xd_use_loras, xd_leave_loras and xd_drop_loras are collective. */
+ * xd_use_loras, xd_leave_loras and xd_drop_loras are collective: all ranks must call them. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
 /* Frees the weights that were computed for one selection of LoRA files: the least recently used
@@ -134,8 +135,8 @@ typedef struct xd_option {
     double         min, max; /* smallest and largest allowed value of a number */
     /* For an option whose value is a text: the allowed texts, such as "philox torch". For an option
      * whose value is a number: the number that is used if the command line has the option without a
-     * value. NULL: the option has neither a list of allowed texts nor a number for an option
-     * without a value. */
+     * value. choices NULL: the option has neither a list of allowed texts nor a number for an
+     * option without a value. */
     const char    *choices;
     /* Name of the value in a help text, for example "N". If the name of the value is itself one of
      * the allowed texts, the option may be given without a value, and then has this text as its
@@ -185,7 +186,8 @@ XD_API xd_status xd_parallel_check(const xd_parallel *p, int ranks, xd_err *e);
 XD_API int       xd_parallel_ranks(const xd_parallel *p);
 /* Parses the short name of a plan into the fields of p. A short name is a list of keys with their
  * values, such as "u2r2pp2cfg2"; the keys are u, r, pp, tp, cfg, dp, patch, displaced, warm, text
- * and vae. XD_EINVAL: the name is not valid, or a field already has a different value. */
+ * and vae. XD_EINVAL: the short name is not valid, or a field of p already has a value that differs
+ * from the short name. */
 XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
 /* Returns the predicted seconds of one part of a request: "text", "denoise", "decode" (all images),
@@ -202,8 +204,9 @@ XD_API double xd_predicted(const xd_engine *g, const char *part);
  * read is unknown. */
 XD_API double xd_cold_bytes(const xd_engine *g, const char *part);
 
-/* Returns 1 if the last request was refused before it started, because it does not fit into the
- * memory of the GPU; else 0. xd_device_refused returns the same value on all ranks. */
+/* Returns 1 if the engine's last request was refused before it started, because the request does
+ * not fit into the memory of the GPU; else 0. xd_device_refused returns the same value on all
+ * ranks. */
 XD_API int xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
@@ -217,7 +220,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     /* Degrees of parallelism above 0 are used as given; for each degree that is 0, all values are
      * tried. */
     xd_parallel       parallel;
-    int               exact; /* 1: only plans that generate the same image as one rank */
+    int               exact; /* 1: predict only plans that generate the same image as one rank */
     int               all;   /* 1: also list impossible plans, with the reason */
     /* number of a plan (from 1), whose details are printed; 0: print the table of plans */
     int               explain;
@@ -230,22 +233,25 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
      * limit */
     int         columns;
     int         reserved; /* must be 0 */
-    /* What to do if weights exceed the memory; the values are those of xd_open_args.offload. NULL:
-     * "auto" for GPUs, and "none" for CPUs or if `cluster` is set without `device`. */
+    /* What to do if weights exceed the memory; the values are those of xd_open_args.offload.
+     * offload NULL: "auto" for GPUs, and "none" for CPUs or if `cluster` is set without
+     * `device`. */
     const char *offload;
-    /* "cuda": predicts plans with one rank per GPU of this machine. If `cluster` names another
-     * machine, "cuda" predicts plans with one rank per GPU of that machine; this machine then needs
-     * no GPU. NULL: the device named in the file `cluster`, or else "cpu". */
+    /* device "cuda": plans with one rank per GPU of this machine are predicted. If `cluster` names
+     * another machine, "cuda" predicts plans with one rank per GPU of that machine; this machine
+     * then needs no GPU. device NULL: the device named in the file `cluster`, or else "cpu". */
     const char *device;
     int64_t     memory; /* memory limit in bytes per host or GPU, as in xd_open_args */
-    /* Output file for a drawing of the 4 fastest plans, or of the plan `explain`; NULL: none. */
+    /* Output file for a drawing of the 4 fastest plans, or of the plan `explain`; NULL: no
+     * drawing. */
     const char *svg;
     /* [ncontrolnets] directories of control networks, as in xd_component_file. */
     const char *const *controlnets;
     int                ncontrolnets;
     int                reserved_2;       /* must be 0 */
-    const char        *latent_upsampler; /* latent upsampler, as in xd_component_file; NULL: none */
-    const char        *redux;            /* prior, as in xd_component_file; NULL: none */
+    const char        *latent_upsampler; /* path of the latent upsampler; NULL: none */
+    /* directory of the Redux prior, which varies images; NULL: none */
+    const char        *redux;
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
@@ -340,10 +346,10 @@ XD_API xd_status            xd_advise(const xd_advise_args *a, xd_err *e);
 XD_API double  xd_result_image_seconds(const xd_result *r, int i, const char *part);
 /* Returns the bytes that all ranks have sent to each other for the request. */
 XD_API int64_t xd_result_sent(const xd_result *r);
-/* Returns a number of tokens of image i, selected by `what`. "text": tokens of the prompt with
- * special tokens and without padding, for the text encoder with the most tokens. "image": tokens of
- * the image or video in the transformer. "reference": tokens of the reference images in the
- * transformer. Returns -1 if the number of tokens is unknown. */
+/* Returns a number of tokens of image i, selected by `what`. what "text": tokens of the prompt with
+ * special tokens and without padding, for the text encoder with the most tokens. what "image":
+ * tokens of the image or video in the transformer. what "reference": tokens of the reference images
+ * in the transformer. Returns -1 if the number of tokens is unknown. */
 XD_API int64_t xd_result_tokens(const xd_result *r, int i, const char *what);
 
 /* Size of a sound: samples of each channel, channels, and samples per second. */
@@ -351,8 +357,8 @@ typedef struct xd_audio_size {
     int64_t samples;
     int     channels, rate;
 } xd_audio_size;
-/* Returns the sound of video i, [samples,channels] from -1 to 1. NULL: the model makes no sound, or
- * the request had no_audio or only latents. */
+/* Returns the sound of video i, [samples,channels] from -1 to 1. Returns NULL if the model makes no
+ * sound, or if the request had no_audio or latents_only. */
 XD_API const float *xd_result_audio(const xd_result *r, int i, xd_audio_size *size);
 
 /* ---- hashes of steps ------------------------------------------------------------------------ */
@@ -372,8 +378,8 @@ typedef struct xd_step_hash {
  * step has the hash of its latents, followed by the hashes of the blocks of each guidance pass. If
  * blocks have no hashes, `passes` and `blocks` are 0. */
 typedef struct xd_hash_counts { int steps, passes, blocks; } xd_hash_counts;
-/* Returns the hashes of image i, ordered by step. NULL: the request had no determinism_check, or
- * this process is not rank 0. */
+/* Returns the hashes of image i, ordered by step. Returns NULL if the request had no
+ * determinism_check, or if this process is not rank 0. */
 XD_API const xd_step_hash *xd_result_hashes(const xd_result *r, int i, xd_hash_counts *n);
 
 /* ---- names of output files ------------------------------------------------------------------ */
@@ -400,8 +406,8 @@ XD_API const char *xd_output_default(int video);
 XD_API xd_status   xd_output_name(const char *path, int i, int images, char *name, size_t size,
                                   xd_err *e);
 /* Writes the file name of video i (from 0) of `videos` videos with `frames` frames each to `name`,
- * in the form that xd_result_save expects. If the frames are written as images, the name has a %d
- * for the frame number, and with several videos "0001_" is inserted before the %d. */
+ * as xd_result_save expects it. If the frames are written as images, the name has a %d for the
+ * frame number, and with several videos "0001_" is inserted before the %d. */
 XD_API xd_status   xd_output_video_name(const char *path, int i, int videos, int64_t frames,
                                         char *name, size_t size, xd_err *e);
 /* Returns the number of files that xd_result_save writes for the file name `path` and `frames`
@@ -457,7 +463,7 @@ typedef struct xd_comparison { /* call xd_comparison_init before xd_compare_imag
 #define xd_comparison_init(c) xd_comparison_init_size((c), sizeof *(c))
 XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
 /* Compares two images, or two videos frame by frame, of RGB pixels without gaps between rows.
- * XD_EINVAL: the sizes or frame counts differ. */
+ * XD_EINVAL: the two images or videos differ in size or number of frames. */
 XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image *b,
                                    xd_err *e);
 
@@ -538,7 +544,7 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
     size_t      size;
     const char *config;         /* directory of the model to time */
     int         random_weights; /* 1: use pseudo-random weights, so that only configs are needed */
-    /* 1: blocks of the same kind share one set of random weights in memory. */
+    /* 1: transformer blocks of the same kind share one set of random weights in memory. */
     int         share_layers;
     int64_t     width, height; /* size in pixels; 0: the model's default */
     int         num_frames;    /* number of frames of a video; 0: the model's default */
@@ -558,15 +564,15 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
     void       *cookie;
     /* The plan to time, if the benchmark has several ranks. The times of the plan for the stages
      * "step" and (with use_parallel_vae) "vae" are compared with the times of one rank. With
-     * several ranks, xd_bench is collective, and rank 0 gets the output lines. */
+     * several ranks, all ranks must call xd_bench, and rank 0 gets the output lines. */
     xd_parallel parallel;
     int         log_level; /* log lines up to this level are passed to `log` */
     void        (*log)(void *cookie, int level, const char *line);
     /* If there is a single rank, `turn` is called before every timed run of a stage and after the
      * last run. If `turn` returns 0, no further runs of the stage are timed, regardless of
      * `repeats`. If `turn` is set, blocks are timed only if `parts` names them. If `turn` is set,
-     * large GEMMs are not timed, so that the peak rates of GEMMs are 0. NULL: no function is called
-     * before timed runs. */
+     * large GEMMs are not timed, so that the peak rates of GEMMs are 0. turn NULL: no function is
+     * called before timed runs. */
     int         (*turn)(void *cookie, const xd_bench_turn *last);
     /* If there is a single rank, on_stage is called when weights begin to be created or loaded,
      * with their size in `bytes`. on_stage is also called when the timing of a stage begins, with
@@ -585,8 +591,8 @@ typedef struct xd_probe_args { /* call xd_probe_args_init, then set fields */
     /* Threads per rank; 0: the cores of the host, divided by the number of ranks on the host. */
     int         threads;
     /* Output file, which can be used as xd_advise_args.cluster. "-": the content is passed to
-     * `line`, and no file is written. NULL: this machine's default file below $XDG_CACHE_HOME or
-     * ~/.cache. */
+     * `line`, and no file is written. output NULL: this machine's default file below
+     * $XDG_CACHE_HOME or ~/.cache. */
     const char *output;
     /* called with the name of the written file, or with the content if `output` is "-" */
     void        (*line)(void *cookie, const char *line);
@@ -598,8 +604,8 @@ typedef struct xd_probe_args { /* call xd_probe_args_init, then set fields */
 #define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
 XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
 /* Measures the speed of the kernels and messages of all ranks that the launcher has started, which
- * takes a few seconds, and writes the rates to a file. xd_probe is collective over these ranks;
- * rank 0 writes the file and calls `line`. */
+ * takes a few seconds, and writes the rates to a file. All these ranks must call xd_probe; rank 0
+ * writes the file and calls `line`. */
 XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 
 /* ---- upscaling of images and videos ---------------------------------------------------------- */
@@ -640,9 +646,9 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     /* Output directory, created if it does not exist; the parent directory must exist. */
     const char              *output;
     /* Types to which the weight matrices of transformers and of text encoders are converted: "f32",
-     * "bf16", "int8", "fp8", "int4". NULL: matrices keep the types of the source files. Exception:
-     * if weights_dtype is f32 or bf16 and text_weights_dtype is NULL, the matrices of text encoders
-     * are converted to weights_dtype too. */
+     * "bf16", "int8", "fp8", "int4". If a type is NULL, matrices keep the types of the source
+     * files. Exception: if weights_dtype is f32 or bf16 and text_weights_dtype is NULL, the
+     * matrices of text encoders are converted to weights_dtype too. */
     const char              *weights_dtype, *text_weights_dtype;
     const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
     const xd_lora     *loras, *loras_2; /* [nloras], [nloras_2] LoRA files, added to the weights */

@@ -52,8 +52,8 @@
  * the process cannot initialize it again. xd_output_sweep (tools.h) removes the incomplete output
  * files of all engines. The library reads environment variables (XDIT_*, HF_*, those of MPI
  * launchers) and never sets them. The library installs no signal handler, prints nothing and does
- * not exit. There is one exception to the rule that the library does not exit: if ranks can no
- * longer notify each other of a failure, MPI aborts the job, and the reason is in the log.
+ * not exit. The rule that the library does not exit has one exception: if ranks can no longer
+ * notify each other of a failure, MPI aborts the job, and the reason is in the log.
  *
  * Rules for the threads of the program. Only one thread at a time may use an engine, and only one
  * thread at a time may call a function of the library. If an engine has several ranks, the thread
@@ -108,14 +108,16 @@ typedef struct xd_parallel {
     int use_displaced_patches; /* 1: ring attention uses keys and values of the previous step */
     int use_parallel_vae;
     /* How text tokens pass through the pipeline stages. "first": text tokens pass through the
-     * stages once per step, together with the first patch. "every": text tokens pass through the
-     * stages with every patch, as in xDiT. NULL: text tokens pass as with "first". */
+     * pipeline stages once per step, together with the first image patch. "every": text tokens pass
+     * through the pipeline stages with every image patch, as in xDiT. pipefusion_text NULL: as
+     * "first". */
     const char *pipefusion_text;
     /* Number of transformer blocks of each pipeline stage, "10,9,9"; NULL: balanced. */
     const char *attn_layer_num_for_pp;
     /* Number of ranks, beginning with rank 0, over which each text encoder is split. */
     int         text_tensor_parallel_degree;
-    /* 1: use patches even if there is a single pipeline stage (for measurements). */
+    /* 1: the image is split into PipeFusion patches even if there is a single pipeline stage (for
+     * measurements). */
     int         patches_without_stages;
     /* Format of activations in messages between hosts. "int8" and "fp8": activations are sent as
      * codes of 8 bits with a scale for each head or each 128 features, which changes the image.
@@ -150,20 +152,20 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
                                    Hugging Face cache */
     /* Compute type: "f32", "bf16", on a GPU also "f16"; NULL: the fastest type of this machine. */
     const char *dtype;
-    /* Storage type of the matrices of the transformer's blocks (attention, feed-forward). NULL:
-     * matrices are stored in the compute type. "int8": weights need a quarter of the memory of f32.
-     * GEMMs compute with integers, which is faster if the CPU supports it; the inputs of these
-     * GEMMs are quantized as well. "fp8" (e4m3): weights need the memory of int8, and GEMMs are in
-     * the compute type. "int4", on the CPU only: weights need slightly more than half the memory of
-     * int8. With int4, weights are stored in groups of 32 elements with a scale; inputs are
-     * rotated, and GEMMs are in the compute type. All quantized weight types cost accuracy
-     * (doc/weights.md). "auto": matrices that are stored as int8 or fp8 keep their type, which
-     * costs no further accuracy. "f32" and "bf16" store the matrices in these types.
-     * text_weights_dtype has the same values, for text encoders that are language models. */
+    /* Storage type of the matrices of the transformer's blocks (attention, feed-forward).
+     * weights_dtype NULL: matrices are stored in the compute type. "int8": weights need a quarter
+     * of the memory of f32. GEMMs compute with integers, which is faster if the CPU supports it;
+     * the inputs of these GEMMs are quantized as well. "fp8" (e4m3): weights need the memory of
+     * int8, and GEMMs are in the compute type. "int4", on the CPU only: weights need slightly more
+     * than half the memory of int8. With int4, weights are stored in groups of 32 elements with a
+     * scale; inputs are rotated, and GEMMs are in the compute type. All quantized weight types cost
+     * accuracy (doc/weights.md). weights_dtype "auto": matrices that are stored as int8 or fp8 keep
+     * their type, which costs no further accuracy. "f32" and "bf16" store the matrices in these
+     * types. text_weights_dtype has the same values, for text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
-    /* Where the engine computes. "cpu", NULL: the engine computes on the CPU. "cuda": one GPU per
-     * rank. "cuda:1": the GPU with the number 1. "auto": one GPU per rank if the host has a usable
-     * GPU for each of its ranks, else the CPU. */
+    /* Where the engine computes. "cpu", NULL: the engine computes on the CPU. device "cuda": each
+     * rank computes on one GPU. "cuda:1": the GPU with the number 1. device "auto": one GPU per
+     * rank if the host has a usable GPU for each of its ranks, else the CPU. */
     const char *device;
     int         threads; /* threads per rank; 0: one for each core that this rank may use */
     /* Nonzero: the engine serves one request. If an engine for one request has one rank and the
@@ -171,20 +173,20 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * decoding. A second request of an engine with `once` set would load the transformer's weights
      * again. */
     int         once;
-    /* Binding of threads to CPU cores. "auto": if several ranks share a host and the launcher has
-     * not bound them, each rank is bound to its share of the host's cores and to the memory node of
-     * these cores. Binding sets the affinity of the calling thread; threads and processes that this
-     * thread starts inherit the affinity. "cores": as "auto", but a single rank is also bound, to
-     * as many cores as it has threads. "none", NULL: no binding. The binding to cores remains when
-     * the engine is closed. */
+    /* Binding of threads to CPU cores. bind "auto": if several ranks share a host and the launcher
+     * has not bound them to cores, each rank is bound to its share of the host's cores and to the
+     * memory node of these cores. Binding sets the affinity of the calling thread; threads and
+     * processes that this thread starts inherit the affinity. bind "cores": as "auto", but a single
+     * rank is also bound, to as many cores as it has threads. "none", NULL: no binding. The binding
+     * to cores remains when the engine is closed. */
     const char *bind;
     /* Parallel plan of the engine; the field `plan` determines how degrees that are 0 are
      * chosen. */
     xd_parallel parallel;
-    /* The processes that are the ranks of the engine, as an MPI communicator. NULL: the processes
-     * that an MPI launcher has started. If mpi_comm is NULL, the library initializes and finalizes
-     * MPI, unless the program has initialized MPI. If mpi_comm is not NULL, it points to an
-     * MPI_Comm of a program that has initialized MPI; the engine then has the ranks of this
+    /* The processes that are the ranks of the engine, as an MPI communicator. mpi_comm NULL: the
+     * processes that an MPI launcher has started. If mpi_comm is NULL, the library initializes and
+     * finalizes MPI, unless the program has initialized MPI. If mpi_comm is not NULL, it points to
+     * an MPI_Comm of a program that has initialized MPI; the engine then has the ranks of this
      * communicator. All messages use duplicates of the program's communicator, which xd_close
      * frees. With a communicator of the program, the library neither initializes nor finalizes MPI,
      * and does not change the program's MPI error handlers. If other processes of the program also
@@ -203,40 +205,41 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
     /* Output file for a timeline of all ranks, which rank 0 writes as a Chrome trace (JSON).
      * chrome://tracing and Perfetto display such files. Each request overwrites the trace file when
      * the request ends. The trace file is also overwritten if the request fails after it was
-     * validated. The trace of the first request also has the time of xd_open. NULL: no trace is
-     * written. */
+     * validated. The trace of the first request also has the time of xd_open. trace NULL: no trace
+     * is written. */
     const char *trace;
     const xd_component_file *files; /* [nfiles] files that replace the weights of components */
     const xd_lora           *loras; /* [nloras] LoRA files, added in this order */
     int                      nfiles, nloras;
     /* How to choose the degrees of `parallel` that are 0, if there are more ranks than the degrees
-     * above 0 use. NULL: degrees that are 0 count as 1, and surplus ranks are idle. "auto": the
-     * plan with the lowest predicted time, among the plans that fit into memory and generate the
-     * same image as one rank. "auto-stale": as "auto", but plans with PipeFusion, which uses keys
-     * and values of the previous step, are also considered. Rank 0 chooses the plan and logs it at
-     * level XD_LOG_INFO. */
+     * above 0 use. plan NULL: degrees that are 0 count as 1, and surplus ranks are idle. plan
+     * "auto": the plan with the lowest predicted time, among the plans that fit into memory and
+     * generate the same image as one rank. "auto-stale": as "auto", but plans with PipeFusion,
+     * which uses keys and values of the previous step, are also considered. Rank 0 chooses the plan
+     * and logs it at level XD_LOG_INFO. */
     const char              *plan;
     /* The request whose predicted time the choice of a plan minimizes; NULL: a request with default
      * values. */
     const struct xd_request *plan_for;
     /* The machine for which times are predicted: "8xH100", or a file that `xdit probe` has written.
-     * NULL: this machine, with the rates measured by a probe or, if there are none, with estimated
-     * rates. */
+     * cluster NULL: this machine, with the rates that `xdit probe` has measured or, if there are
+     * none, with estimated rates. */
     const char              *cluster;
     /* Distribution of work over ranks. "measured": the number of tokens, attention heads,
      * transformer blocks and decoded image rows of each rank is proportional to the rank's speed in
-     * a short test. "adaptive": the numbers of tokens and heads also change between two steps if a
-     * rank has become slower or faster. "even", NULL: all ranks have equal shares. */
+     * a short test. balance "adaptive": as "measured", but the numbers of tokens and heads also
+     * change between two steps if a rank has become slower or faster. "even", NULL: all ranks have
+     * equal shares. */
     const char              *balance;
     /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
-     * the first number of `layers`. NULL: the numbers of blocks in the configs. */
+     * the first number of `layers`. layers NULL: the numbers of blocks in the configs. */
     const char              *layers;
-    /* What to do if weights exceed the memory. "auto": as many blocks of the transformer and of
-     * text encoders as necessary remain in pinned host memory (on the CPU: in their files), and
-     * their weights are fetched while the blocks before them compute. "stream": the weights of all
-     * blocks stay in host memory or files and are fetched before use, for the lowest memory use.
-     * "none": a request whose weights do not fit is refused. offload NULL means "auto" on a GPU and
-     * "none" on the CPU. Results of requests do not depend on `offload`. */
+    /* What to do if weights exceed the memory. offload "auto": as many blocks of the transformer
+     * and of text encoders as necessary remain in pinned host memory (on the CPU: in their files),
+     * and their weights are fetched while the blocks before them compute. offload "stream": the
+     * weights of all blocks stay in host memory or files and are fetched before use, for the lowest
+     * memory use. offload "none": a request whose weights do not fit is refused. offload NULL means
+     * "auto" on a GPU and "none" on the CPU. Results of requests do not depend on `offload`. */
     const char              *offload;
     /* [nloras_2] LoRA files for the second transformer, if the model has two transformers; the
      * second one computes the last (low-noise) steps. The files in `loras` are added to the first
@@ -252,19 +255,21 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * the limit for the memory of each GPU. A request that needs more than `memory` bytes is
      * refused. 0: all free memory may be used. */
     int64_t                  memory;
-    /* What to do if a request does not fit into memory. "auto": the engine tries changes one after
-     * another until the request fits. The changes are `offload` "auto"; then int8 (fp8 if the files
-     * store fp8) for weight types that the program has not set; then, on the CPU, int4 for these
-     * weight types. The change that makes a request fit is logged and also applies to later
-     * requests. "none", NULL: a request that does not fit is refused. */
+    /* What to do if a request does not fit into memory. fit "auto": the engine tries changes of
+     * memory settings one after another until the request fits into memory. The changes are
+     * `offload` "auto"; then int8 (fp8 if the files store fp8) for weight types that the program
+     * has not set; then, on the CPU, int4 for these weight types. The change that makes a request
+     * fit is logged and also applies to later requests. "none", NULL: a request that does not fit
+     * is refused. */
     const char              *fit;
-    /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists them.
-     * For example, LoRA files for an image-to-video model have tensors that do not match a
-     * text-to-video model. lora_partial 0: a file with such tensors is refused. */
+    /* lora_partial 1: tensors of LoRA files that do not match the model are skipped, and a warning
+     * lists the skipped tensors. For example, LoRA files for an image-to-video model have tensors
+     * that do not match a text-to-video model. lora_partial 0: a file with such tensors is
+     * refused. */
     int64_t                  lora_partial;
-    /* 1: xd_open compares every byte of all weight files between the ranks, and the error names a
-     * file that differs. 0: xd_open compares only configs, headers and 64 pages of each file, which
-     * takes negligible time. */
+    /* verify_weights 1: xd_open compares every byte of all weight files between the ranks, and the
+     * error names a file that differs. verify_weights 0: xd_open compares only configs, headers and
+     * 64 pages of each file, which takes negligible time. */
     int64_t                  verify_weights;
     /* File of an upscaler, as xd_upscale_args.model (tools.h), with which rank 0 enlarges every
      * result. NULL: results have the size of the request. */
@@ -276,8 +281,8 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
 XD_API void xd_open_args_init_size(xd_open_args *a, size_t size);
 
 /* Opens a model: reads the configs and checks the tensors in the files. The first request of an
- * engine loads the weights. Close *g with xd_close; *g is NULL after a failure. xd_open is a
- * collective call. */
+ * engine loads the weights. Close *g with xd_close; *g is NULL after a failure. All ranks must call
+ * xd_open (a collective call). */
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
 
@@ -287,10 +292,10 @@ XD_API void      xd_close(xd_engine **g);
  * other ranks do.
  *
  * If one rank fails, all ranks return that rank's error, with the rank's number in xd_err.rank, and
- * the engine can be used again. XD_ECOMM is the exception: the engine cannot be used again. Either
- * messages failed, or a rank failed at a point where it could not notify the other ranks, which may
- * still wait for it. After XD_ECOMM the program must neither use nor close the engine, and must
- * exit; the MPI launcher kills the other processes. */
+ * the engine can be used again. XD_ECOMM is the exception: the engine cannot be used again.
+ * XD_ECOMM means that messages failed, or that a rank failed at a point where it could not notify
+ * the other ranks, which may still wait for it. After XD_ECOMM the program must neither use nor
+ * close the engine, and must exit; the MPI launcher kills the other processes. */
 XD_API int xd_rank(const xd_engine *g);
 XD_API int xd_ranks(const xd_engine *g);
 
@@ -360,10 +365,10 @@ typedef struct xd_request_texts {
      * of web pages (addresses, tags, file names) are removed. 0: prompts are only converted to
      * lower case. */
     int         clean_caption;
-    /* 1: parts of prompts have weights, in the syntax of the A1111 web interface: (word:1.3),
-     * (word) for 1.1, [word] for 1/1.1. BREAK begins a new chunk of 75 tokens, and a long prompt is
-     * encoded in several chunks. Only models whose texts CLIP encoders read have this option. 0
-     * (the default): prompts are read as they are. */
+    /* prompt_weighting 1: parts of prompts have weights, in the syntax of the A1111 web interface:
+     * (word:1.3), (word) for 1.1, [word] for 1/1.1. BREAK begins a new chunk of 75 tokens, and a
+     * long prompt is encoded in several chunks. Only models whose texts CLIP encoders read have
+     * this option. 0 (the default): prompts are read as they are. */
     int         prompt_weighting;
     /* Text that the pipeline puts before each prompt, but not before negative prompts, for models
      * that support a system prompt. system_prompt NULL: the pipeline's default. */
@@ -373,8 +378,8 @@ typedef struct xd_request_texts {
 /* Input images of a request. Each input image is either a PNG, JPEG, WebP, GIF or PPM file, which
  * is rotated by its Exif orientation, or an array of pixels that replaces the file. Rank 0 reads
  * the pixels of input images during the call. On ranks other than 0, the pixels of input images are
- * ignored and may have any values. NULL: there is no such input image. Input images are resized to
- * the size that the model needs. */
+ * ignored and may have any values. If a field is NULL, the request has no such input image. Input
+ * images are resized to the size that the model needs. */
 typedef struct xd_request_images {
     /* Start image. If the model edits images, `image` is the image that it edits. */
     const char            *image;
@@ -419,14 +424,14 @@ typedef struct xd_request_images {
      * conditioning_scale is one number, or a comma-separated list with one number for each control
      * block of the transformer or for each control network. NULL: 1. */
     const char            *conditioning_scale;
-    /* [nmore_control_images] control images of the control networks after the first one. Like
-     * more_images and more_pixels, image i is pixels or a file. */
+    /* [nmore_control_images] control images of the control networks after the first one. Control
+     * image i is more_control_pixels[i] or, if that is NULL, the file more_control_images[i]. */
     const char *const     *more_control_images;
     const xd_image *const *more_control_pixels;
     int64_t                nmore_control_images;
     /* Fractions of the denoising steps at which the influence of control networks begins and ends.
      * Each of the two fields is one number, or a list with one number for each control network.
-     * NULL: 0 and 1. */
+     * control_guidance_start NULL: 0; control_guidance_end NULL: 1. */
     const char            *control_guidance_start, *control_guidance_end;
     /* Positions of given frames in a video, and their strengths. `image` and more_images are images
      * or videos, and image i is placed at the frame whose number is entry i of the list frame_index
@@ -435,8 +440,8 @@ typedef struct xd_request_images {
      * all images. */
     const char            *frame_index, *condition_strength;
     /* Factor of the noise that each step adds to given frames of strength 1: the noise's standard
-     * deviation is this factor times the square of the step's noise level. Negative: the pipeline's
-     * default. */
+     * deviation is this factor times the square of the step's noise level. Negative
+     * image_cond_noise_scale: the pipeline's default. */
     double                 image_cond_noise_scale;
     /* Kinds of the control images, for control networks that support several kinds ("Union"): one
      * number, or one number for each network ("0,4"). Control networks of several kinds require
@@ -457,7 +462,7 @@ typedef struct xd_request_schedule {
      * depends on the image size. 0: the shift in the scheduler's config. */
     double      flow_shift;
     /* Lists of the noise levels (sigmas) or the timesteps of all steps, "1,0.75,0.5", for
-     * schedulers that accept lists. NULL: the sigmas and timesteps are computed from
+     * schedulers that accept lists. If a list is NULL, its values are computed from
      * num_inference_steps. */
     const char *sigmas, *timesteps;
     /* Values that replace the values in scheduler_config.json whose keys have the names of these
@@ -512,7 +517,8 @@ typedef struct xd_request_guidance {
      * support it. In step i of n steps, if start < i / n < stop, a third prediction is computed
      * with the prompt and without the skipped layers. The difference between the conditional
      * prediction and the prediction without the skipped layers is multiplied by the scale and added
-     * to the guided prediction. NULL: no pass with skipped layers is computed. */
+     * to the guided prediction. skip_guidance_layers NULL: no pass with skipped layers is
+     * computed. */
     const char *skip_guidance_layers;
     double      skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
 } xd_request_guidance;
@@ -554,7 +560,7 @@ typedef struct xd_request_savings {
      * to a window. fast_attn is either a list of methods, "share,full", which are repeated in this
      * order after the first step; or the name of a file "*.json" with the method of each block and
      * step, as `xdit calibrate` or xDiT writes it. Values of fast_attn: full, full+cfg, window,
-     * window+cfg, share. NULL: attention is full in all steps. */
+     * window+cfg, share. fast_attn NULL: attention is full in all steps. */
     const char *fast_attn;
     /* Interval, in steps, at which keys and values of reference images are computed. In the other
      * steps, the keys and values of reference images are reused, and no reference tokens are
@@ -578,14 +584,15 @@ typedef struct xd_request_output {
     int         no_resolution_binning;
     int         latents_only;  /* 1: return only latents, without decoding them to images */
     int         enable_tiling; /* 1: decode in tiles, which needs less memory */
-    /* 1: the parameters that are stored with results have only the last component of the paths of
-     * models and files, so that results can be published without names of folders. For a model of
-     * the Hugging Face cache, the stored name is "org/name". */
+    /* omit_folders 1: the parameters that are stored with results have only the last component of
+     * the paths of models and files, so that results can be published without names of folders. For
+     * a model of the Hugging Face cache, the stored name is "org/name". */
     int         omit_folders;
-    /* Hashes for a check of determinism (xd_result_hashes). "none" or NULL: no hashes. "steps":
-     * hashes of the latents after each step. "blocks": also hashes of the hidden state after each
-     * transformer block, in each guidance pass. Ranks that compute the same values compare their
-     * hashes, and the request fails with XD_EDEVICE if the hashes differ. */
+    /* Hashes for a check of determinism (xd_result_hashes). "none" or NULL: no hashes.
+     * determinism_check "steps": hashes of the latents after each step. determinism_check "blocks":
+     * as "steps", and also hashes of the hidden state after each transformer block, in each
+     * guidance pass. Ranks that compute the same values compare their hashes, and the request fails
+     * with XD_EDEVICE if the hashes differ. */
     const char *determinism_check;
     /* With enable_tiling: height and width of a VAE tile, and the rows and columns that
      * neighbouring tiles share, in pixels. Tile sizes and overlaps are multiples of the number of
@@ -596,9 +603,9 @@ typedef struct xd_request_output {
 } xd_request_output;
 
 /* Settings for autoencoders whose decoder reads a timestep. decode_timestep is the decoder's
- * timestep, 0 to 1. decode_noise_scale is the weight of noise in the latents that are decoded.
- * Negative: the pipeline's defaults, 0 for decode_timestep and decode_timestep for
- * decode_noise_scale. */
+ * timestep, 0 to 1. decode_noise_scale is the weight of noise in the latents that are decoded. If a
+ * value is negative, the pipeline's default is used: 0 for decode_timestep, and the value of
+ * decode_timestep for decode_noise_scale. */
 typedef struct xd_request_decoding {
     double decode_timestep, decode_noise_scale;
 } xd_request_decoding;
@@ -606,10 +613,10 @@ typedef struct xd_request_decoding {
 /* Sizes that the transformer reads as conditions, for models that were trained with such
  * conditions. Each size is a pair of numbers in pixels, "1024,768". original_size: height and width
  * of the image before it was cropped; crops_coords_top_left: top and left of the crop; target_size:
- * height and width of the result. NULL: the pipeline's defaults, which are usually the size of the
- * result and "0,0". By default, the sizes for the negative prompt are those for the prompt. Without
- * an input image, sizes for the negative prompt have an effect only if both the original size and
- * the target size are given. */
+ * height and width of the result. A size that is NULL has the pipeline's default, usually the size
+ * of the result, and "0,0" for crops_coords_top_left. By default, the sizes for the negative prompt
+ * are those for the prompt. Without an input image, sizes for the negative prompt have an effect
+ * only if both the original size and the target size are given. */
 typedef struct xd_request_sizes {
     const char *original_size, *crops_coords_top_left, *target_size;
     const char *negative_original_size, *negative_crops_coords_top_left, *negative_target_size;
@@ -830,7 +837,7 @@ XD_API int64_t         xd_result_seed(const xd_result *r, int i);
 XD_API const char     *xd_result_json(const xd_result *r, int i);
 XD_API const char     *xd_result_parameters(const xd_result *r, int i);
 /* Returns the seconds of one part of the request: "text", "load", "denoise", "decode", "total", or
- * "first_step". Returns -1 if the time of the part is unknown. */
+ * "first_step". Returns -1 if the time of this part of the request is unknown. */
 XD_API double          xd_result_seconds(const xd_result *r, const char *part);
 /* Writes image i to a file. The file name extension of `path` selects the format. Image formats are
  * .png .jpg .jpeg .webp .ppm; .safetensors stores latents. Video formats are .mp4 .mov .mkv .webm
