@@ -33,7 +33,8 @@ void   xd_cli_name(const char *name);
 /* Stores the start time of the process; main calls this function first. */
 void   xd_cli_note_start(void);
 double xd_cli_started_s(void); /* start time of this process, on the clock of xd_now_s */
-/* Flushes standard output; prints an error if the flush fails. Returns the exit code. */
+/* Flushes standard output; prints an error if the flush fails. Returns the exit code of the
+ * command. */
 int    xd_cli_flush(void);
 /* Finishes a command: calls xd_cli_flush, then xd_cli_exit if the command failed. Returns the exit
  * code. */

@@ -16,8 +16,8 @@ enum { COLUMNS = 80 }; /* maximum width of lines of text */
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Prints characters escaped for roff. If `dashes` is nonzero, "-" is printed as a minus sign, not
- * as a hyphen. */
+/* Prints characters, with escapes for those that have a meaning in roff. If `dashes` is nonzero,
+ * "-" is printed as a minus sign, not as a hyphen. */
 static void put_letters(const char *s, size_t n, int dashes)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /* main.c - the program xdit: finds the command and runs it with its arguments.
  *
- * Standard output receives only results (names of written files, requested data). Messages are
- * printed to standard error. */
+ * Standard output receives only results (names of written files, requested data). All other
+ * messages are printed to standard error. */
 #include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__ /* the C library's headers define this macro */

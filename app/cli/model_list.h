@@ -19,8 +19,8 @@ typedef struct xd_model_list {
 } xd_model_list;
 
 /* Appends the models of the Hugging Face cache in alphabetical order. For each model in the cache,
- * only the newest snapshot that has a model_index.json is listed. A missing cache counts as empty.
- * Copies the path of the cache to `cache`, unless it is NULL. */
+ * only the newest snapshot that has a model_index.json is listed. If there is no Hugging Face
+ * cache, no models are appended. Copies the path of the cache to `cache`, unless it is NULL. */
 xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *e);
 /* Appends the models and the weight files (*.safetensors, *.gguf) in `dir` and in its
  * subdirectories, one level deep, such as org/name or diffusion_models/file. If `dir` itself is a

@@ -35,11 +35,11 @@ void             xd_open_flags_free(xd_open_flags *f);
 /* Returns an array of the *n options for opening a model. The field `offset` of each option is the
  * offset of a field of xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
-/* Parses the values of --lora, --memory and --plan. The function must be called after the command
- * line was parsed. */
+/* Parses the values of --lora, --memory and --plan. xd_open_flags_read must be called after the
+ * command line was parsed. */
 xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
-/* Returns arguments for xd_open, without callbacks. The strings and arrays of the arguments belong
- * to `f`. */
+/* Returns arguments for xd_open, in which no callbacks are set. The strings and arrays of the
+ * arguments belong to `f`. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);
 /* Returns arguments for predictions (xd_plans_predict) with the model, types, degrees and control
  * networks of the command line, but without a request and a machine. The strings and arrays of the

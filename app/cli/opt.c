@@ -305,9 +305,9 @@ static int is_flag(const reader *r, const char *arg)
            (arg[0] == '-' && arg[1] && !arg[2] && xd_opt_find(r->s, arg + 1, &field));
 }
 
-/* Returns the argument that follows an option, which is its value. Returns NULL if the value is
- * missing, because the next argument is another option. A value that looks like an option must be
- * written with `=`. */
+/* Returns the value of an option: the argument that follows the option. Returns NULL if the value
+ * is missing, because the next argument is another option. A value that looks like an option must
+ * be written with `=`. */
 static const char *next_value(reader *r)
 {
     if (r->i + 1 >= r->argc || is_flag(r, r->argv[r->i + 1]))

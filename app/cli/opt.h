@@ -2,8 +2,8 @@
  *
  * The options of a command are in several tables. Each table of options has a record (struct), to
  * which the parser writes the values of the options. In the name of an option, `-` and `_` are
- * equivalent. On the command line, `--name value` and `--name=value` are equivalent. The last value
- * of an option counts, unless the option may be repeated. */
+ * equivalent. On the command line, `--name value` and `--name=value` are equivalent. If an option
+ * is given several times, its last value counts, unless the option may be repeated. */
 #ifndef XD_CLI_OPT_H
 #define XD_CLI_OPT_H
 
@@ -36,10 +36,10 @@ typedef struct xd_opt_alias { /* another name of an option */
 
 typedef struct xd_opt_group { /* a section of a help text */
     const char *title;
-    /* Names of options, separated by spaces. In this list of option names, the word "|" separates
-     * main options from other options. If any group has the word "|", --help prints only the
-     * options before the "|" of each group, and --help all prints all options. NULL: the group has
-     * all options that no other group names. */
+    /* Names of the group's options, separated by spaces. In this list of option names, the word "|"
+     * separates main options from other options. If any group has the word "|", --help prints only
+     * the options before the "|" of each group, and --help all prints all options. NULL: the group
+     * has all options that no other group names. */
     const char *names;
 } xd_opt_group;
 
@@ -70,9 +70,9 @@ typedef struct xd_opt_spec {
     void                (*on_option)(void *cookie, const xd_option *o, const char *value);
 } xd_opt_spec;
 
-/* Parses argv[0..argc). Text fields point into argv. XD_EINVAL: an option or its value is wrong.
- * The error message names the option and the accepted values; for an unknown option, it names the
- * known option with the most similar spelling. */
+/* Parses argv[0..argc). Fields of the record that are texts point into argv. XD_EINVAL: an option
+ * or its value is wrong. The error message names the option and the accepted values; for an unknown
+ * option, it names the known option with the most similar spelling. */
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
                        xd_err *e);
 void      xd_opt_texts_free(xd_opt_texts *t);
@@ -95,9 +95,9 @@ void  xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int
 /* Prints all options in one group, "Options"; see xd_opt_help. */
 void  xd_opt_help_all(FILE *f, const xd_opt_spec *s);
 /* Calls `help` and returns a help text that has one line for each main option and omits other
- * options. The main options of a help text's group are the options before the word "|". The text is
- * malloc'ed; NULL: memory is exhausted. *left becomes the number of omitted options, which is 0 if
- * the help text has no "|". */
+ * options. The main options of a help text's group are the options before the word "|". The
+ * returned help text is malloc'ed; it is NULL if memory is exhausted. *left becomes the number of
+ * omitted options, which is 0 if the help text has no "|". */
 char *xd_opt_main_help(void (*help)(FILE *f), int *left);
 /* Returns a malloc'ed list of names for xd_opt_group.names, separated by spaces. The list begins
  * with the names in `first`; the names of all other rows follow. NULL: memory is exhausted. */

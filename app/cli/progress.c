@@ -82,7 +82,8 @@ static void add_reading(xd_bar *b, double rate, int updates)
     fflush(b->f);
 }
 
-/* Waits for between_s seconds. Returns 0 if the thread that prints the reading speed must end. */
+/* Waits for b->between_s seconds until the next update. Returns 0 if the thread that prints the
+ * reading speed must end. */
 static int wait_for_update(xd_bar *b)
 {
     struct timespec t;

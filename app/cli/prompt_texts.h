@@ -14,8 +14,8 @@ typedef struct xd_prompt_texts {
  * have options of the same names; the parser uses the option in the first table. */
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
 /* Sets the text lists of a request, for which the request's prompts must already be set. The text
- * lists borrow their strings. Returns XD_EINVAL if an option was given neither once nor once for
- * each prompt. */
+ * lists of the request borrow their strings from *t. Returns XD_EINVAL if an option was given
+ * neither once nor once for each prompt. */
 xd_status    xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e);
 void         xd_prompt_texts_free(xd_prompt_texts *t);
 

@@ -48,9 +48,9 @@ static int is_csv(const char *path)
 }
 
 /* Reads the next field of CSV (RFC 4180) at *p, which moves behind the field and the comma or line
- * break after it. The field is unquoted in place; line breaks inside the field become spaces.
- * *last becomes 1 if the field is the last field of its row. Returns NULL if a quoted field has no
- * closing quote. */
+ * break after it. The quotes of the CSV field are removed in place; line breaks inside the field
+ * become spaces. *last becomes 1 if the field is the last field of its row. Returns NULL if a
+ * quoted field has no closing quote. */
 static char *next_field(char **p, int *last)
 {
     char *from = *p, *to = from, *field = from;

@@ -1,8 +1,8 @@
 /* step_hashes.h - writes the hashes of a request's steps to a file, and compares two such files.
  *
- * The file with hashes is a text file. Each line of the file contains one hash: the numbers of
- * image and step, the tensor ("latents", or "pass P block B" for guidance pass P and transformer
- * block B), the hash of the bits, the sum of squares, and the sums of xd_step_hash. The hashes of a
+ * Hashes are stored in a text file. Each line of the file contains one hash: the numbers of image
+ * and step, the tensor ("latents", or "pass P block B" for guidance pass P and transformer block
+ * B), the hash of the bits, the sum of squares, and the sums of xd_step_hash. The hashes of a
  * step's transformer blocks precede the hash of the step's latents, in the order of computation. */
 #ifndef XD_CLI_STEP_HASHES_H
 #define XD_CLI_STEP_HASHES_H

@@ -18,8 +18,8 @@ xd_status xd_compat_flag(void *cookie, const char *name, int *values, xd_err *e)
 void      xd_compat_report(const xd_compat *f, int quiet);
 
 /* If torchrun started this process as one of several, rank 0 prints how to start several ranks with
- * xdit. The function then returns the exit code. If torchrun has not started this process, returns
- * 0. */
+ * xdit. xd_compat_torchrun then returns the exit code. If torchrun has not started this process,
+ * returns 0. */
 int xd_compat_torchrun(const char *command);
 
 #endif

@@ -318,9 +318,9 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Handles the end of a command. If `wanted` returns 1 for the command, appends it to the collected
- * commands. If `wanted` returns 0, records the shell variables that the command sets, and keeps the
- * text of the first such command. */
+/* Handles the end of a command of the script. If `wanted` returns 1 for the command, appends it to
+ * the collected commands. If `wanted` returns 0, records the shell variables that the command sets,
+ * and keeps the text of the first such command. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;

@@ -1,10 +1,10 @@
 /* script.h - splits a text into commands as a shell does, to find the commands that start xDiT.
  *
  * No command of the script is run. The supported syntax of the shell consists of quotes, comments,
- * lines joined with a backslash, redirections, NAME=VALUE lines, $NAME and ${NAME}. Unset variables
- * are empty. Other kinds of shell expansions are not expanded: their text is kept unchanged. A use
- * of a variable whose value only the execution of other commands would determine is kept as the
- * text $NAME. */
+ * lines joined with a backslash, redirections, NAME=VALUE lines, $NAME and ${NAME}. The value of an
+ * unset variable is the empty text. Other kinds of shell expansions are not expanded: their text is
+ * kept unchanged. A use of a variable whose value only the execution of other commands would
+ * determine is kept as the text $NAME. */
 #ifndef XD_FROM_XDIT_SCRIPT_H
 #define XD_FROM_XDIT_SCRIPT_H
 

@@ -474,8 +474,9 @@ static const xd_xdit_flag *switch_before(const reader *r)
     return f && (!f->value || f->value == 'b') ? f : NULL;
 }
 
-/* Parses a word that is neither a flag nor a value of a flag. The name of a flag without dashes,
- * followed by a value, is parsed as that flag; xDiT would print both words as an error. */
+/* Parses a word that is neither a flag nor a value of a flag. If a word is the name of a flag
+ * without its dashes and a value follows, both words are parsed as this flag; xDiT would print both
+ * words as an error. */
 static xd_status read_stray(reader *r)
 {
     xd_line            *l = r->l;

@@ -38,9 +38,9 @@
 /* environment variable of ranks with the result of xd_launch_since */
 #define SINCE "XDIT_SINCE"
 
-/* CANCEL_S: seconds that ranks have to cancel the request. KILL_S: seconds from SIGTERM to SIGKILL.
- * REPEAT_S: seconds between two cancel signals. START_S: seconds within which all ranks must
- * connect to each other. MAXRANKS: maximum number of ranks. */
+/* CANCEL_S: seconds that ranks have to cancel the request. KILL_S: seconds from sending SIGTERM to
+ * sending SIGKILL. REPEAT_S: seconds between two cancel signals. START_S: seconds within which all
+ * ranks must connect to each other. MAXRANKS: maximum number of ranks. */
 enum { CANCEL_S = 30, KILL_S = 5, REPEAT_S = 1, START_S = 60, MAXRANKS = 4096 };
 enum {
     LOST_S = 10
@@ -283,8 +283,8 @@ static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
                                 { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
                                 { "btl_tcp_if_include", "lo", "OMPI_MCA_btl_tcp_if_include" },
                                 { 0 } };
-/* Parameters of Open MPI that are set if ranks are on several hosts. The parameters enable TCP
- * keepalive, so that a lost host is noticed after some 11 s instead of minutes. */
+/* Parameters of Open MPI that are set if ranks are on several hosts. The parameters in far_mca
+ * enable TCP keepalive, so that a lost host is noticed after some 11 s instead of minutes. */
 static const mca far_mca[] = {
     { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
     { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },

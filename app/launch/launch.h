@@ -13,8 +13,8 @@
 enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
 /* Cause of the loss of a rank. MEMORY: the system killed the rank for lack of memory. STALLED: the
- * rank made no progress. HOST: the rank's host cannot be reached, or the launcher of ranks on other
- * hosts has failed. */
+ * rank made no progress within rank_timeout. HOST: the rank's host cannot be reached, or the
+ * launcher of ranks on other hosts has failed. */
 typedef enum xd_loss {
     XD_LOSS_NONE,
     XD_LOSS_KILLED,

@@ -44,7 +44,7 @@ static int is_this_host(const struct sockaddr_storage *a)
 }
 
 /* Returns 1 if the peer of a TCP connection has acknowledged nothing for some 10 s, and sets *peer
- * to the peer's address. Enables TCP keepalive on the connection. */
+ * to the peer's address. is_lost also enables TCP keepalive on the connection. */
 static int is_lost(int fd, struct sockaddr_storage *peer)
 {
     struct tcp_info t = { 0 };

@@ -17,8 +17,9 @@ typedef struct xd_mpi_log {
     int    inside; /* 1: the current line is between two lines of dashes */
     int    after_message; /* 1: the last line was a message of the launcher */
     int    passing;       /* 1: the current line is output of a rank */
-    /* Number of bytes of the terminal sequence "erase the line" that have been read so far. The
-     * bytes after the terminal sequence "erase the line" are treated as a new line. */
+    /* Number of bytes of the terminal sequence "erase the line" that have been read so far. Bytes
+     * that follow the terminal sequence "erase the line" are treated as the beginning of a new
+     * line. */
     int    escape;
     /* 1: a rank has printed an error of the program xdit, that is a line that begins with "xdit:"
      * and is not a warning. */
@@ -43,8 +44,8 @@ typedef struct xd_mpi_log {
  * launcher in z->messages. */
 void   xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n);
 /* Processes bytes of standard output: copies output of ranks to `out` and returns the number of
- * copied bytes. The array `out` must have space for n + sizeof z->pending bytes. A call with n = 0
- * means that the stream has ended. */
+ * copied bytes. The array `out` must have space for n + sizeof z->pending bytes. A call of
+ * xd_mpi_log_filter_stdout with n = 0 means that standard output has ended. */
 size_t xd_mpi_log_filter_stdout(xd_mpi_log *z, const char *p, size_t n, char *out);
 /* Processes the end of standard error: the last line is treated as a complete line, even if it does
  * not end with a line feed. */

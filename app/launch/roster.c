@@ -31,7 +31,7 @@ static const double START_GRACE_S = 3, RUN_GRACE_S = 15, SILENT_S = 5, SILENT_PE
 typedef struct notice { int32_t event, rank; } notice;
 
 /* Makes the address of a socket with an abstract name, which begins with a zero byte. Returns the
- * length of the address. */
+ * length of the socket address. */
 static socklen_t make_address(struct sockaddr_un *a, const char *name)
 {
     size_t n = strlen(name);

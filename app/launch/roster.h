@@ -29,8 +29,8 @@ typedef enum xd_roster_event {
  * Does nothing if that process keeps no roster. */
 void xd_roster_join(int rank);
 int  xd_roster_joined(void);
-/* Sends an event of this rank to the roster. The function has no effect if this rank has no
- * connection to a roster. Async-signal-safe. */
+/* Sends an event of this rank to the roster. xd_roster_report has no effect if this rank has no
+ * connection to a roster. It is async-signal-safe. */
 void xd_roster_report(xd_roster_event event);
 
 /* ---- functions that the process that starts ranks calls -------------------------------------- */

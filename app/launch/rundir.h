@@ -1,9 +1,9 @@
 /* rundir.h - creates a temporary directory for files of the MPI launcher and for messages between
  * ranks.
  *
- * The temporary directory is always removed, even if this process or the launcher is killed. The
- * process that creates the temporary directory and the MPI launcher hold a lock on the directory. A
- * small separate process, the cleaner, removes the temporary directory when the lock is
+ * The temporary directory is always removed, even if this process or the launcher is killed. Two
+ * processes hold a lock on the temporary directory: the process that creates it, and the MPI
+ * launcher. A small separate process, the cleaner, removes the temporary directory when the lock is
  * released. */
 #ifndef XD_LAUNCH_RUNDIR_H
 #define XD_LAUNCH_RUNDIR_H

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-/* CHECK_S: seconds between two checks. SLOW: a denoising step is expected to end within SLOW times
- * the time of the slowest step so far. */
+/* CHECK_S: seconds between two checks whether ranks make progress. SLOW: a denoising step is
+ * expected to end within SLOW times the time of the slowest step so far. */
 static const double CHECK_S = 0.25, SLOW = 5;
 
 /* Reads the state and the processor time in ticks of a process. Returns the letter of the process

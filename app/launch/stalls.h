@@ -19,7 +19,8 @@ typedef struct xd_stalls {
 /* Returns the entry of a rank that has made no progress for longer than the timeout, and writes a
  * sentence about the rank to `why`; NULL: all ranks make progress. A long denoising step counts as
  * lack of progress only if it exceeds the timeout and takes five times as long as the slowest step
- * so far. The function must be called after all events that have arrived were read. */
+ * so far. xd_stalls_find must be called after all arrived events of ranks were read
+ * (xd_roster_read). */
 const xd_member *xd_stalls_find(xd_stalls *s, xd_roster *r, char *why, size_t size);
 
 #endif

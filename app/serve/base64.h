@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 
-/* Decodes a base64 text of n characters into malloc'ed bytes. Accepts blanks and missing padding.
- * Returns NULL if the base64 text is invalid. */
+/* Decodes a base64 text of n characters into malloc'ed bytes. xd_base64_read accepts blanks and
+ * missing padding. Returns NULL if the base64 text is invalid. */
 char *xd_base64_read(const char *text, size_t n, size_t *bytes);
 /* Appends bytes to b, encoded in base64. */
 void  xd_base64_add(xd_text_buf *b, const unsigned char *data, size_t bytes);

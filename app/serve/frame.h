@@ -1,10 +1,11 @@
 /* frame.h - declares the messages that the server and its worker send to each other over a local
  * stream socket.
  *
- * Each message between server and worker is a frame: a kind and a list of texts. Numbers are sent
- * as texts. The server sends XD_FRAME_RUN, XD_FRAME_CANCEL, XD_FRAME_QUIT, XD_FRAME_SPLIT and
- * XD_FRAME_JOIN; the worker sends all other kinds. Every rank on the server's host has its own
- * connection to the server. Frames that concern all ranks use the connection of rank 0. */
+ * Each message between server and worker is a frame: a kind and a list of texts. Numbers in a frame
+ * are sent as decimal texts. The server sends XD_FRAME_RUN, XD_FRAME_CANCEL, XD_FRAME_QUIT,
+ * XD_FRAME_SPLIT and XD_FRAME_JOIN; the worker sends all other kinds. Every rank on the server's
+ * host has its own connection to the server. Frames that concern all ranks use the connection of
+ * rank 0. */
 #ifndef XD_SERVE_FRAME_H
 #define XD_SERVE_FRAME_H
 

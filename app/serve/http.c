@@ -26,9 +26,9 @@
 #include "serve/http_head.h"
 #include "serve/http_socket.h"
 
-/* IDLE_S: seconds that an idle connection is kept open. STACK: bytes of a thread's stack. OWNER:
- * number of digits of the hash of an API key. CLOSING: number of connections that are accepted
- * above the limit of connections, in order to close an idle connection. */
+/* IDLE_S: seconds that an idle connection is kept open. STACK: bytes of the stack of a connection's
+ * thread. OWNER: number of digits of the hash of an API key. CLOSING: number of connections that
+ * are accepted above the limit of connections, in order to close an idle connection. */
 enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
 /* From version 1.0 on, libmicrohttpd itself refuses line ends other than CR LF. */

@@ -122,7 +122,7 @@ void xd_reply_file(xd_http_call *c, const char *path, const char *type);
 void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const char *code,
                     const char *fmt, ...) XD_PRINTF(5, 6);
 void xd_reply_header(xd_http_call *c, const char *name, const char *value);
-/* Replies with a stream of events (text/event-stream). The callback `more` is called repeatedly.
+/* Replies with a stream of events (text/event-stream). Calls the callback `more` again and again.
  * `more` waits for the next events, appends them to b, and returns 0 at the end of the stream. The
  * callback `done` is called once after the reply. */
 void xd_reply_events(xd_http_call *c, int (*more)(void *cookie, xd_text_buf *b),

@@ -151,7 +151,7 @@ static void accept_some(xd_front *f)
     }
 }
 
-/* Reads bytes from a socket into a buffer. Returns 0 if reading fails. */
+/* Reads bytes from a socket into a buffer. Returns 0 if the socket cannot be read. */
 static int fill(pipe_buf *b, int fd)
 {
     ssize_t k = recv(fd, b->data + b->n, PIPE - b->n, 0);
@@ -239,7 +239,8 @@ static int linger(const conn *c, const struct pollfd *client)
     return xd_now_s() - c->active_s < LINGER_S;
 }
 
-/* Handles the events of both sockets. Returns 0 if the connection has ended. */
+/* Handles the poll events of a connection's two sockets (client and libmicrohttpd). Returns 0 if
+ * the connection has ended. */
 static int serve_conn(const xd_front *f, conn *c, const struct pollfd *client,
                       const struct pollfd *inner)
 {

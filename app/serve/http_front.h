@@ -26,7 +26,7 @@ typedef struct xd_front_args {
     double      timeout_s;
 } xd_front_args;
 
-/* Starts listening, but accepts no connections yet. XD_EIO: the address is in use. */
+/* Starts listening, but accepts no connections yet. XD_EIO: the address and port are in use. */
 xd_status   xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
 int         xd_front_port(const xd_front *f);
 /* Callback that is called for each new connection. In a callback for a new connection, `fd` is a

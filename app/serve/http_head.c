@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* States of the parser. The states NAME to FIELDS_END are used for the header lines of a request,
- * and again for the trailer fields after the last chunk of its body. */
+/* States of the parser of HTTP requests. The states NAME to FIELDS_END are used for the header
+ * lines of a request, and again for the trailer fields after the last chunk of its body. */
 enum {
     LINE,
     LINE_END, /* the request line */

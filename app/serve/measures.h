@@ -5,8 +5,9 @@
 
 #include "base/json.h"
 
-/* Measured values of one request. DURATION: seconds from the request's arrival to its end. WAIT:
- * seconds for which the request waited in the queue. SPEED: denoising steps per second. */
+/* Values that are measured for each request. DURATION: seconds from the request's arrival to its
+ * end. WAIT: seconds for which the request waited in the queue. SPEED: denoising steps per
+ * second. */
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {

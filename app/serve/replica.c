@@ -168,7 +168,7 @@ static peer *peer_of(xd_replica *r, const char *name)
 }
 
 /* Returns 1 if the lease was written on this host and no process holds its lock. The kernel
- * releases the lock when the process ends. */
+ * releases the lock of a lease file when the server that holds the lock ends. */
 static int is_abandoned(const xd_replica *r, int fd)
 {
     char    boot[BOOT];

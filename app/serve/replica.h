@@ -6,9 +6,9 @@
  * host, if no process holds the lock of its lease. Servers only observe whether the modification
  * time of a lease changes, so that the clocks of hosts need not agree.
  *
- * A task belongs to one server. To take over a task of a dead server, a server creates a claim: a
- * file ID.claimN, where N is one more than the task's number of claims so far. The claim file is
- * created atomically, so that only one server gets the task. */
+ * Each task belongs to exactly one of the servers, which runs it. To take over a task of a dead
+ * server, a server creates a claim: a file ID.claimN, where N is one more than the task's number of
+ * claims so far. The claim file is created atomically, so that only one server gets the task. */
 #ifndef XD_SERVE_REPLICA_H
 #define XD_SERVE_REPLICA_H
 

@@ -38,8 +38,8 @@ void xd_request_key_id(const char *kind, const char *owner, const char *key, cha
     to_hex(hash, 12, id + n);
 }
 
-/* Adds an argument to the hash. If the argument is the path of an image file, the file's bytes are
- * added instead of the path. */
+/* Adds an argument of the task to the hash of the request. If the argument is the path of an image
+ * file, the file's bytes are added instead of the path. */
 static xd_status add_arg(gnutls_hash_hd_t h, const char *arg, xd_err *e)
 {
     const char *path = xd_task_image_path(arg);

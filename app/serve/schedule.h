@@ -12,7 +12,7 @@
 #include "serve/task.h"
 
 /* Number of seconds of waiting that improve a task's score as much as one second less of remaining
- * time. The time of waiting counts, so that a long task is not postponed for ever. A long task that
+ * time. Waiting improves the score, so that a long task is not postponed for ever. A long task that
  * was started because it waited long loses this advantage while it runs, so that short tasks can
  * interrupt it again. */
 #define XD_SCHEDULE_WAIT 4.0

@@ -20,7 +20,7 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, START_S = 60 };
 /* When the server exits, cancelled tasks have CANCEL_S seconds to end. SILENT_S is the maximum of
- * xd_server.silent_s. */
+ * xd_server.silent_s, in seconds. */
 enum { CANCEL_S = 40, SILENT_S = 10 };
 
 const xd_route xd_server_routes[] = {

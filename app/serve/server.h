@@ -111,8 +111,8 @@ void xd_api_req_model(xd_api_req *r, const char *name);
  * xd_request_options. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
 /* How a scheduler uses eta, the amount of new noise per step. DDIM and ancestral samplers use eta
- * in different ways. Other samplers ignore eta. The scheduler of a request must be set before
- * xd_api_req_eta is called. */
+ * in different ways. Samplers other than DDIM and ancestral samplers ignore eta. The scheduler of a
+ * request must be set before xd_api_req_eta is called. */
 typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
 xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r);
 void        xd_api_req_eta(xd_api_req *r, double eta);
@@ -197,8 +197,9 @@ void            xd_cancel_task(xd_server *s, xd_task *task);
 /* Cancels a task whose client has disconnected, unless the task's request has an Idempotency-Key:
  * the client may then send the request again to get the result. */
 void            xd_cancel_left(xd_server *s, xd_task *task);
-/* Returns the task whose id is in the request's path. The caller must release the returned task.
- * Returns NULL if no task has the id, or if the task belongs to another API key. */
+/* Returns the task whose id is in the request's path. The caller releases the returned task with
+ * xd_task_release. Returns NULL if no task has the id, or if the task belongs to another API
+ * key. */
 xd_task        *xd_answer_find(const xd_http_call *c);
 /* Returns the tasks that were requested with the same API key as this request, oldest first. If
  * `videos` is set, returns only tasks that generate videos. The caller holds the lock of the tasks,

@@ -2,11 +2,10 @@
  * record of a request to generate images or a video, with its progress and results; clients can
  * wait until a task ends.
  *
- * Every function acquires the lock of the tasks, with one exception: if a function's comment has
- * the words "under the lock", the caller must hold the lock (xd_tasks_lock). Tasks are
- * reference-counted. A function that returns a task adds a reference, which the caller drops with
- * xd_task_release. Fields of a task are read while the lock of the tasks is held, except the
- * constant fields. */
+ * Every function acquires the lock of the tasks (xd_tasks_lock), unless the comment of the function
+ * states that the caller holds the lock. Tasks are reference-counted. A function that returns a
+ * task adds a reference, which the caller drops with xd_task_release. Fields of a task are read
+ * while the lock of the tasks is held, except the constant fields. */
 #ifndef XD_SERVE_TASK_H
 #define XD_SERVE_TASK_H
 
@@ -39,7 +38,7 @@ typedef struct xd_task_image { /* a finished image or video */
 } xd_task_image;
 
 typedef struct xd_task {
-    /* The following fields are not changed after the task was added to the queue. */
+    /* The following fields of a task do not change after the task was added to the queue. */
     char        id[40];
     int         video; /* 1: the task's results are videos */
     int         nargs;
@@ -88,7 +87,7 @@ typedef struct xd_task {
     /* Hash of the contents of a request with an Idempotency-Key; "": the request has no such
      * key. */
     char     fingerprint[65];
-    /* The following fields are private to tasks.c and tasks_shared.c. */
+    /* Only tasks.c and tasks_shared.c use the following fields of a task. */
     int      stored;   /* 1: the file of the task (task_store.h) exists */
     unsigned saved;    /* value of `changes` at the time when the task's file was last written */
     int64_t  stamp[2]; /* modification time of the file when it was read, in s and ns */
@@ -130,8 +129,9 @@ typedef struct xd_tasks_counts {
 xd_status xd_tasks_open(xd_tasks **j, const char *dir, int queue, double seconds, int64_t bytes,
                         xd_err *e);
 void      xd_tasks_close(xd_tasks **j);
-/* Stops accepting and running tasks. Queued tasks fail, unless they are stored and no client is
- * waiting for them. Stored tasks for which no client waits are queued again by the next server. */
+/* Ends the queue: no further tasks are accepted or started. Queued tasks fail, unless they are
+ * stored and no client is waiting for them. Stored tasks for which no client waits are queued again
+ * by the next server. */
 void      xd_tasks_shut_down(xd_tasks *j);
 void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);
@@ -169,7 +169,8 @@ void      xd_task_mark_awaited(xd_tasks *j, xd_task *task);
 /* Waits until the counter task->changes differs from `since`, for at most `seconds` seconds.
  * Returns task->changes. */
 unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
-/* Returns nonzero if the task is done, failed or cancelled; under the lock. */
+/* Returns nonzero if the task is done, failed or cancelled; the caller holds the lock of the
+ * tasks. */
 int       xd_task_has_ended(const xd_task *task);
 /* xd_task_position returns the number of tasks before this task, including running tasks, that end
  * before it. xd_task_seconds_left returns the predicted seconds until this task has ended
@@ -190,7 +191,7 @@ int       xd_tasks_delete(xd_tasks *j, xd_task *task);
 /* Removes all result files of a task, including files that a worker has written but not yet
  * reported to the server. The file in which the task itself is stored (task_store.h) is kept. */
 void      xd_task_remove_files(const xd_task *task);
-/* Calls `visit` for every task, oldest first; under the lock. */
+/* Calls `visit` for every task, oldest first; the caller holds the lock of the tasks. */
 void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie);
 /* Deletes the oldest ended tasks, until the limits on age and bytes that xd_tasks_open sets are
  * kept. */

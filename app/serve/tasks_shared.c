@@ -1,9 +1,9 @@
 /* tasks_shared.c - follows the tasks of other servers that use the same folder, and takes over the
  * tasks of dead servers; see replica.h.
  *
- * The list of tasks has the tasks of all servers. The task of another server, a foreign task, is a
- * copy of the task's file, which is read again when the file changes. A server never runs or stores
- * a foreign task. */
+ * A server's list of tasks contains the tasks of all servers that use the folder. The task of
+ * another server, a foreign task, is a copy of the task's file, which is read again when the file
+ * changes. A server never runs or stores a foreign task. */
 #include "serve/tasks_inside.h"
 
 #include <dirent.h>

@@ -3,9 +3,9 @@
  *
  * Usually all ranks run one task together. Rank 0 broadcasts every frame of the server, so that all
  * ranks take the same actions: open a model, generate, close the least recently used model. Between
- * two steps of a task the ranks may run another task, and then continue. After XD_FRAME_SPLIT the
- * server sends different tasks to each rank over the rank's connection, until XD_FRAME_JOIN. The
- * worker exits when the server disconnects. */
+ * two denoising steps of a task, the ranks may run another task, and then continue the first task.
+ * After XD_FRAME_SPLIT the server sends different tasks to each rank over the rank's connection,
+ * until XD_FRAME_JOIN. The worker exits when the server disconnects. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -48,8 +48,8 @@ typedef struct xd_connection {
 void      xd_connection_init(xd_connection *c);
 /* Connects to the server's socket and starts the thread that receives frames. */
 xd_status xd_connection_open(xd_connection *c, const char *path, xd_err *e);
-/* Starts the thread that sends XD_FRAME_ALIVE each second. The function must be called after
- * XD_FRAME_READY was sent. */
+/* Starts the thread that sends XD_FRAME_ALIVE each second. xd_connection_start_heartbeat must be
+ * called after XD_FRAME_READY was sent. */
 void      xd_connection_start_heartbeat(xd_connection *c);
 /* Sets *f to the next received frame; the caller frees it with xd_frame_free. If `wait` is 0 and no
  * frame is in the queue, sets f->kind to 0 at once. If `wait` is 1, waits for a frame, and sets

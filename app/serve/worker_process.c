@@ -436,10 +436,10 @@ static void describe_exit(xd_worker_process *w, int status, char *why, size_t si
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Ends the worker and cleans up. If `why` contains the reason to kill the worker, the worker is
- * killed. If `why` is empty, the worker has exited, and the reason of the exit is written to `why`.
- * A process that cannot be killed, because it waits for a disk that does not respond, is
- * abandoned. */
+/* Ends the worker process and closes its connections. If `why` contains the reason to kill the
+ * worker, the worker is killed. If `why` is empty, the worker has exited, and the reason of the
+ * exit is written to `why`. A process that cannot be killed, because it waits for a disk that does
+ * not respond, is abandoned. */
 static void end_worker(xd_worker_process *w, char *why, size_t size)
 {
     int status = 0, known = why[0] != 0;

@@ -39,8 +39,8 @@ typedef struct xd_worker_args {
     double        start_s;
 } xd_worker_args;
 
-/* Starts the thread that sends tasks, and the first worker. The arguments `a` and their strings are
- * borrowed until xd_worker_stop. */
+/* Starts the thread that sends tasks, and the first worker. The record `a` and its strings must
+ * stay valid until xd_worker_stop. */
 xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err *e);
 /* Waits until the first worker is ready, or *stop is set. XD_EIO: the worker ended before it was
  * ready, and has printed the reason. */

@@ -25,14 +25,16 @@ typedef struct xd_worker_watch {
 
 /* Resets the measured times for a new worker. */
 void   xd_worker_watch_begin(xd_worker_watch *w, double timeout_s);
-/* Records that a rank has sent a frame. The function must be called for every received frame. */
+/* Records that a rank has sent a frame. xd_worker_watch_received must be called for every received
+ * frame. */
 void   xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f);
 /* Returns the larger of two times in seconds: the longest time since the last frame of a connected
  * rank; and, for a worker with a task, the time since the worker last used CPU time or sent a
  * report. */
 double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d);
-/* Checks whether the worker hangs, that is makes no progress. The function must be called several
- * times a second. Returns 1 if the worker must be killed, and writes the reason to `why`. */
+/* Checks whether the worker hangs, that is makes no progress. xd_worker_watch_check must be called
+ * several times a second. Returns 1 if the worker must be killed, and writes the reason to
+ * `why`. */
 int    xd_worker_watch_check(xd_worker_watch *w, xd_dispatch *d, char *why, size_t size);
 
 #endif

@@ -122,9 +122,9 @@ typedef enum xd_option_kind {
 
 /* XD_OPT_FLAG and XD_OPT_SEED have special values. XD_OPT_FLAG: the value 1 switches the option on.
  * For a flag whose `min` is -1, the value -1 switches the option off, and 0 keeps the setting of
- * the model's config. XD_OPT_SEED: the field is an int64_t. Seeds from -2^63 to 2^64 - 1 are
- * allowed and stored modulo 2^64. The seed -1 means a random seed: the program sets the int field
- * that follows the seed's field (random_seed). */
+ * the model's config. XD_OPT_SEED: the option's value is stored in an int64_t. Seeds from -2^63 to
+ * 2^64 - 1 are allowed and stored modulo 2^64. The seed -1 means a random seed: the program sets
+ * the int field that follows the seed's field (random_seed). */
 #define XD_ABOVE_ZERO 1e-6              /* `min` of an option whose number must be greater than 0 */
 typedef struct xd_option {
     const char    *name; /* name of the option, "num_inference_steps" */
@@ -191,7 +191,7 @@ XD_API int       xd_parallel_ranks(const xd_parallel *p);
 XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
 /* Returns the predicted seconds of one part of a request: "text", "denoise", "decode" (all images),
- * or "total". The prediction is for the request in xd_open_args.plan_for. Returns a negative value
+ * or "total". xd_predicted predicts the request in xd_open_args.plan_for. Returns a negative value
  * if the time is unknown. Predicted times are known if xd_open chose a plan, or if weights must be
  * read from a disk of known speed. Predicted times include waiting for the disk. For xd_predicted,
  * the part "reading" is the time of waiting for all weights; the part "load" is the time of waiting
@@ -217,8 +217,8 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     const char       *cluster; /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine */
     const char       *dtype;   /* compute type; NULL: the fastest type of the machine */
     const char       *weights_dtype, *text_weights_dtype; /* types of weights, as in xd_open_args */
-    /* Degrees of parallelism above 0 are used as given; for each degree that is 0, all values are
-     * tried. */
+    /* Degrees of parallelism above 0 are used as given; for each degree that is 0, plans with all
+     * possible values are predicted. */
     xd_parallel       parallel;
     int               exact; /* 1: predict only plans that generate the same image as one rank */
     int               all;   /* 1: also list impossible plans, with the reason */
@@ -256,11 +256,11 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
 
-/* Predictions of all plans that match an xd_advise_args. Predicting loads no weights. The records
- * and texts of the predictions belong to the xd_plans object and are freed with it; the program may
- * free the xd_advise_args earlier. xd_plans_predict ignores the fields `all`, `explain`, `json` and
- * `line` of its arguments. An xd_plans object always has all details of each plan, and lists
- * impossible plans after the possible plans. */
+/* Predictions of all plans that match an xd_advise_args. xd_plans_predict loads no weights. The
+ * records and texts of the predictions belong to the xd_plans object and are freed with it; the
+ * program may free the xd_advise_args earlier. xd_plans_predict ignores the fields `all`,
+ * `explain`, `json` and `line` of its arguments. An xd_plans object always has all details of each
+ * plan, and lists impossible plans after the possible plans. */
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
@@ -419,8 +419,8 @@ XD_API void        xd_output_sweep(void);
 
 /* ---- image files ----------------------------------------------------------------------------- */
 
-/* Reads the width and height in pixels from the header of a PNG, JPEG, WebP, GIF or PPM file. The
- * width and height are those after the rotation by the Exif orientation. */
+/* Reads the width and height in pixels from the header of a PNG, JPEG, WebP, GIF or PPM file. If
+ * the file has an Exif orientation, the width and height are those of the rotated image. */
 XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Reads a PNG, JPEG, WebP, GIF or PPM file as RGB into *data, which is malloc'ed and freed by the
  * caller; im->data points to the same pixels. */
@@ -469,10 +469,11 @@ XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd
 
 typedef struct xd_trace_args { /* call xd_trace_args_init, then set fields */
     size_t      size;
-    const char *trace;    /* trace file that an engine wrote (xd_open_args.trace) */
-    const char *svg;      /* SVG file for a drawing of the trace; NULL: no drawing */
-    int         step;     /* step to summarize and draw, from 1; 0: the last one */
-    int         reserved; /* must be 0 */
+    const char *trace; /* trace file that an engine wrote (xd_open_args.trace) */
+    const char *svg;   /* SVG file for a drawing of the trace; NULL: no drawing */
+    /* number of the denoising step to summarize and draw, from 1; 0: the last step */
+    int         step;
+    int         reserved;                                /* must be 0 */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
 } xd_trace_args;
@@ -521,7 +522,7 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
     const char *const *controlnets;
     int                ncontrolnets;
     int                reserved; /* must be 0 */
-    const char        *redux;    /* prior, as in xd_advise_args; NULL: none */
+    const char        *redux;    /* directory of the Redux prior; NULL: none */
 } xd_inspect_args;
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
 XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
@@ -535,8 +536,9 @@ typedef struct xd_bench_turn { /* the timed runs of a stage of a benchmark */
     /* Time of the last run in seconds, and number of its floating-point operations in units of
      * 1e9. */
     double seconds, gflop;
-    /* The processor's peak rate for code without memory accesses. The peak rate is measured before
-     * and after each timed run, and the higher value is used. */
+    /* The processor's peak rate in 1e9 floating-point operations per second, for code without
+     * memory accesses. The peak rate is measured before and after each timed run, and the higher
+     * value is used. */
     double peak_gflops;
 } xd_bench_turn;
 
@@ -562,9 +564,10 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
     int         json;                                    /* 1: print JSON, not text */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
-    /* The plan to time, if the benchmark has several ranks. The times of the plan for the stages
-     * "step" and (with use_parallel_vae) "vae" are compared with the times of one rank. With
-     * several ranks, all ranks must call xd_bench, and rank 0 gets the output lines. */
+    /* Parallel plan whose time is measured, if the benchmark has several ranks. The times of the
+     * plan for the stages "step" and (with use_parallel_vae) "vae" are compared with the times of
+     * one rank. With several ranks, all ranks must call xd_bench, and rank 0 gets the output
+     * lines. */
     xd_parallel parallel;
     int         log_level; /* log lines up to this level are passed to `log` */
     void        (*log)(void *cookie, int level, const char *line);

@@ -43,17 +43,18 @@
  * and can be used after xd_close. Results own the pixels and texts that functions return for them;
  * these are valid until xd_result_free. Arguments of a callback are valid only during the callback.
  *
- * Scope: per process and per engine. An engine owns its model, its weights, its plan, its log and
- * its trace. Several engines can be open in one process. All engines of a process use one pool of
- * threads, whose size is set by the engine that was opened last. If xd_open_args.bind binds the
- * calling thread to cores, this CPU affinity lasts until the process ends. Unless the program owns
- * MPI (xd_open_args.mpi_comm), the library initializes MPI when the first engine of several ranks
- * opens, and finalizes MPI when the last engine of several ranks closes. After MPI was finalized,
- * the process cannot initialize it again. xd_output_sweep (tools.h) removes the incomplete output
- * files of all engines. The library reads environment variables (XDIT_*, HF_*, those of MPI
- * launchers) and never sets them. The library installs no signal handler, prints nothing and does
- * not exit. The rule that the library does not exit has one exception: if ranks can no longer
- * notify each other of a failure, MPI aborts the job, and the reason is in the log.
+ * What belongs to the process and what to an engine. An engine owns its model, its weights, its
+ * plan, its log and its trace. Several engines can be open in one process. All engines of a process
+ * use one pool of threads, whose size is set by the engine that was opened last. If
+ * xd_open_args.bind binds the calling thread to cores, this CPU affinity lasts until the process
+ * ends. Unless the program owns MPI (xd_open_args.mpi_comm), the library initializes MPI when the
+ * first engine of several ranks opens, and finalizes MPI when the last engine of several ranks
+ * closes. After MPI was finalized, the process cannot initialize it again. xd_output_sweep
+ * (tools.h) removes the incomplete output files of all engines. The library reads environment
+ * variables (XDIT_*, HF_*, those of MPI launchers) and never sets them. The library installs no
+ * signal handler, prints nothing and does not exit. The rule that the library does not exit has one
+ * exception: if ranks can no longer notify each other of a failure, MPI aborts the job, and the
+ * reason is in the log.
  *
  * Rules for the threads of the program. Only one thread at a time may use an engine, and only one
  * thread at a time may call a function of the library. If an engine has several ranks, the thread
@@ -121,8 +122,8 @@ typedef struct xd_parallel {
     int         patches_without_stages;
     /* Format of activations in messages between hosts. "int8" and "fp8": activations are sent as
      * codes of 8 bits with a scale for each head or each 128 features, which changes the image.
-     * "exact", NULL: activations are sent unchanged. Messages between ranks of one host are always
-     * exact. */
+     * comms "exact" or NULL: activations are sent unchanged. Messages between ranks of one host are
+     * always exact. */
     const char *comms;
     int         reserved[6];      /* for future options; must be 0 */
     const char *reserved_text[3]; /* for future options; must be NULL */
@@ -163,13 +164,13 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * their type, which costs no further accuracy. "f32" and "bf16" store the matrices in these
      * types. text_weights_dtype has the same values, for text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
-    /* Where the engine computes. "cpu", NULL: the engine computes on the CPU. device "cuda": each
-     * rank computes on one GPU. "cuda:1": the GPU with the number 1. device "auto": one GPU per
-     * rank if the host has a usable GPU for each of its ranks, else the CPU. */
+    /* Device on which the engine computes. device "cpu" or NULL: the engine computes on the CPU.
+     * device "cuda": each rank computes on one GPU. "cuda:1": the GPU with the number 1. device
+     * "auto": one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU. */
     const char *device;
     int         threads; /* threads per rank; 0: one for each core that this rank may use */
-    /* Nonzero: the engine serves one request. If an engine for one request has one rank and the
-     * request generates a single image or video, the transformer's weights are freed before
+    /* Nonzero `once`: the engine serves one request. If an engine for one request has one rank and
+     * the request generates a single image or video, the transformer's weights are freed before
      * decoding. A second request of an engine with `once` set would load the transformer's weights
      * again. */
     int         once;
@@ -177,8 +178,8 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * has not bound them to cores, each rank is bound to its share of the host's cores and to the
      * memory node of these cores. Binding sets the affinity of the calling thread; threads and
      * processes that this thread starts inherit the affinity. bind "cores": as "auto", but a single
-     * rank is also bound, to as many cores as it has threads. "none", NULL: no binding. The binding
-     * to cores remains when the engine is closed. */
+     * rank is also bound, to as many cores as it has threads. bind "none" or NULL: threads are not
+     * bound. The binding to cores remains when the engine is closed. */
     const char *bind;
     /* Parallel plan of the engine; the field `plan` determines how degrees that are 0 are
      * chosen. */
@@ -225,11 +226,11 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * cluster NULL: this machine, with the rates that `xdit probe` has measured or, if there are
      * none, with estimated rates. */
     const char              *cluster;
-    /* Distribution of work over ranks. "measured": the number of tokens, attention heads,
-     * transformer blocks and decoded image rows of each rank is proportional to the rank's speed in
-     * a short test. balance "adaptive": as "measured", but the numbers of tokens and heads also
-     * change between two steps if a rank has become slower or faster. "even", NULL: all ranks have
-     * equal shares. */
+    /* Distribution of the computation over ranks. balance "measured": the number of tokens,
+     * attention heads, transformer blocks and decoded image rows of each rank is proportional to
+     * the rank's speed in a short test. balance "adaptive": as "measured", but the numbers of
+     * tokens and heads also change between two steps if a rank has become slower or faster. balance
+     * "even" or NULL: all ranks have equal shares. */
     const char              *balance;
     /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
      * the first number of `layers`. layers NULL: the numbers of blocks in the configs. */
@@ -256,11 +257,11 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * refused. 0: all free memory may be used. */
     int64_t                  memory;
     /* What to do if a request does not fit into memory. fit "auto": the engine tries changes of
-     * memory settings one after another until the request fits into memory. The changes are
-     * `offload` "auto"; then int8 (fp8 if the files store fp8) for weight types that the program
-     * has not set; then, on the CPU, int4 for these weight types. The change that makes a request
-     * fit is logged and also applies to later requests. "none", NULL: a request that does not fit
-     * is refused. */
+     * memory settings one after another until the request fits into memory. fit "auto" tries these
+     * changes in this order: `offload` "auto"; then int8 (fp8 if the files store fp8) for weight
+     * types that the program has not set; then, on the CPU, int4 for these weight types. The change
+     * that makes a request fit is logged and also applies to later requests. "none", NULL: a
+     * request that does not fit is refused. */
     const char              *fit;
     /* lora_partial 1: tensors of LoRA files that do not match the model are skipped, and a warning
      * lists the skipped tensors. For example, LoRA files for an image-to-video model have tensors
@@ -367,8 +368,8 @@ typedef struct xd_request_texts {
     int         clean_caption;
     /* prompt_weighting 1: parts of prompts have weights, in the syntax of the A1111 web interface:
      * (word:1.3), (word) for 1.1, [word] for 1/1.1. BREAK begins a new chunk of 75 tokens, and a
-     * long prompt is encoded in several chunks. Only models whose texts CLIP encoders read have
-     * this option. 0 (the default): prompts are read as they are. */
+     * long prompt is encoded in several chunks. Only models with CLIP text encoders have
+     * prompt_weighting. prompt_weighting 0 (the default): prompts are read as they are. */
     int         prompt_weighting;
     /* Text that the pipeline puts before each prompt, but not before negative prompts, for models
      * that support a system prompt. system_prompt NULL: the pipeline's default. */
@@ -516,9 +517,9 @@ typedef struct xd_request_guidance {
     /* Transformer layers that the third pass of skip layer guidance omits, "7,8,9", for models that
      * support it. In step i of n steps, if start < i / n < stop, a third prediction is computed
      * with the prompt and without the skipped layers. The difference between the conditional
-     * prediction and the prediction without the skipped layers is multiplied by the scale and added
-     * to the guided prediction. skip_guidance_layers NULL: no pass with skipped layers is
-     * computed. */
+     * prediction and the prediction without the skipped layers is multiplied by
+     * skip_layer_guidance_scale and added to the guided prediction. skip_guidance_layers NULL: no
+     * pass with skipped layers is computed. */
     const char *skip_guidance_layers;
     double      skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
 } xd_request_guidance;
@@ -535,8 +536,8 @@ typedef struct xd_request_noise {
     int64_t      count;
 } xd_request_noise;
 
-/* Methods that save time. Values other than the defaults change the image, unless a field's comment
- * states otherwise. */
+/* Methods that save time while images are generated. Values other than the defaults change the
+ * image, unless a field's comment states otherwise. */
 typedef struct xd_request_savings {
     /* How attention scores Q K^T are computed in the transformer. NULL, "auto": attention scores
      * are computed in the compute type. "int8": attention scores are computed from Q and K that are
@@ -552,8 +553,8 @@ typedef struct xd_request_savings {
      * computes every block. */
     const char *cache;
     /* Size of the window of local attention, "T,H,W". An image token attends to the tokens in a box
-     * of T frames, H rows and W columns around it, and to all text and reference tokens. A value of
-     * 0 means the complete axis. NULL: full attention. */
+     * of T frames, H rows and W columns around it, and to all text and reference tokens. If T, H or
+     * W is 0, the window extends over the complete axis. NULL: full attention. */
     const char *attention_window;
     /* DiTFastAttn, which makes attention cheaper in some steps: it reuses the attention output of
      * the previous step, shares an attention output between the CFG passes, or restricts attention
@@ -675,9 +676,9 @@ typedef struct xd_request_callbacks {
      * that compute the image call on_latents; the values of the lowest of these ranks are used.
      * on_latents must be set on all ranks or on none. */
     int  (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d, float *data);
-    /* Called with each preview, after on_step. Without data parallelism, only rank 0 calls
-     * on_preview. With data parallelism, the first rank of each replica calls on_preview for the
-     * replica's own image. */
+    /* on_preview is called with each preview, after on_step. Without data parallelism, only rank 0
+     * calls on_preview. With data parallelism, the first rank of each replica calls on_preview for
+     * the replica's own image. */
     void (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
     /* Called at points where the program can do other work: between two steps, images, VAE tiles or
      * chunks of frames, and between texts if xd_open_args.keep is set. All ranks call on_turn
@@ -721,15 +722,15 @@ typedef struct xd_request_audio {
     /* Factor of spatio-temporal guidance, a pass whose attention returns each token's own values in
      * some blocks. 0: the pass is not computed. */
     double      stg_scale, audio_stg_scale;
-    /* Blocks whose attention spatio-temporal guidance changes, "28,29". Blocks NULL: the pipeline's
-     * default. */
+    /* Blocks whose attention spatio-temporal guidance changes, "28,29".
+     * spatio_temporal_guidance_blocks NULL: the pipeline's default. */
     const char *spatio_temporal_guidance_blocks;
     int         no_audio; /* 1: latents of audio are not decoded, and results have no sound */
     int         reserved; /* must be 0 */
 } xd_request_audio;
 
 /* Image variation: images that a prior (the component file "redux") turns into rows of every
- * prompt. The text of an empty prompt is replaced by zeros. */
+ * prompt. The text embeddings of an empty prompt are replaced by zeros. */
 typedef struct xd_request_redux {
     const char            *image; /* first image, as in xd_request_images; NULL: none */
     const xd_image        *image_pixels;
@@ -800,7 +801,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_upsampling upsampling;
     xd_request_audio      audio;
     /* Number of layers into which the model separates the image, for models whose result is a stack
-     * of layers. The result has a frame for each layer. 0: the pipeline's default. */
+     * of layers. The result has a frame for each layer. `layers` 0: the pipeline's default. */
     int64_t               layers;
     xd_request_redux      redux;
     xd_request_hires      hires;
