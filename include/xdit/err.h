@@ -24,13 +24,14 @@ typedef struct xd_err {
     char      msg[4096]; /* one sentence with the failure, the file or field, and the values */
 } xd_err;
 
-/* Levels of log lines. Levels are ordered by increasing detail: a program that sets log_level also
- * receives the lines of all less detailed levels. */
+/* Levels of log lines, ordered by increasing detail: a program that sets log_level also receives
+ * the log lines of all less detailed levels. */
 enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
-/* Type of the program's callback for facts. The function xd_about (tools.h) describes the library
- * and the machine by calling it with names and values, for example "cores" and "16". The strings
- * `name` and `value` are valid only during the call of the xd_fact callback. */
+/* Type of the callback that receives facts about library and machine. The function xd_about
+ * (tools.h) describes the library and the machine by calling it with names and values, for example
+ * "cores" and "16". The strings `name` and `value` are valid only during the call of the xd_fact
+ * callback. */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 
 #endif

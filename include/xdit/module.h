@@ -43,11 +43,11 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields */
     int64_t         nweights;
     /* compute type and type of the weight matrices, with the same values as in xd_open_args */
     const char     *dtype, *weights_dtype;
-    /* Nonzero: f32 weight matrices are not copied. Each GEMM reads an f32 matrix from the program's
-     * arrays and packs the rows of the matrix group by group. If in_place is nonzero, the program
-     * must keep all weights unchanged until xd_module_close; if it is 0, all weights are copied,
-     * and the program may free them when xd_module_open has returned. Results of a module do not
-     * depend on in_place: they are bit-identical for both values. */
+    /* in_place nonzero: f32 weight matrices are not copied. Each GEMM reads an f32 matrix from the
+     * program's arrays and packs the rows of the matrix group by group. If in_place is nonzero, the
+     * program must keep all weights unchanged until xd_module_close; if it is 0, all weights are
+     * copied, and the program may free them when xd_module_open has returned. Results of a module
+     * are bit-identical for both values of in_place. */
     int             in_place;
     int             threads;   /* number of threads; 0: all cores that this process may use */
     int             log_level; /* log lines up to this level are passed to `log` */
@@ -80,11 +80,12 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
                                    then set fields */
     size_t          size;
     /* The latents as an array [T,C,h,w], or [C,h,w] for one frame. If the field `grid` is nonzero,
-     * the latents are tokens [N,F] in place of this array. A token's F values are the values of its
-     * patch, in the order (channel, frame, row, column). If the model has further input channels,
-     * such as a mask or an encoded image, their values follow the values of the latents. */
+     * `latents` is an array [N,F] of N tokens instead. The F values of a token are the latents of
+     * one patch, in the order (channel, frame, row, column). If the model has further input
+     * channels, such as a mask or an encoded image, the values of these channels follow the values
+     * of the latents. */
     xd_array        latents;
-    /* Numbers of frames, rows and columns of tokens; all 0 if latents are not tokens. */
+    /* If `latents` are tokens: the numbers of frames, rows and columns of tokens; else all 0. */
     int64_t         grid[3];
     /* Tokens [R,F] of reference images, one image after the other; image i has references[i][0]
      * rows and references[i][1] columns of tokens. */
@@ -92,7 +93,8 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
     /* [nreferences] pairs: the numbers of rows and columns of tokens of each reference image */
     const int64_t   (*references)[2];
     int64_t         nreferences;
-    /* [n,E] text embeddings; rows of padding that the attention mask excludes are omitted. */
+    /* [n,E] text embeddings: n rows of width E. Rows of padding that the attention mask excludes
+     * are omitted. */
     xd_array        text;
     /* If `text` concatenates the embeddings of two text encoders: the number of rows of each
      * encoder that are not padding. Models that replace padding of texts by learned embeddings read
@@ -107,13 +109,14 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
     double          guidance;
     /* image size in pixels, for models that read the size as a condition */
     double          height, width;
-    /* Number of tokens at the start that have no noise and therefore the timestep 0. */
+    /* Number of tokens at the start of the latents that have no noise and therefore have the
+     * timestep 0. */
     int64_t         held;
     /* Frames per second, for models that read the frame rate; 0: the model's usual rate. */
     double          fps;
     /* Height and width of the original image, of which the image is a crop, and top and left of the
-     * crop. Only models that were trained with such conditions read these fields. `original` 0 (the
-     * default): the image is the original. */
+     * crop. Only models that were trained with these sizes as conditions read `original` and
+     * `crop`. `original` 0 (the default): the image is the original. */
     double          original[2], crop[2];
     /* Residuals of control networks that the program has computed: [nresiduals] arrays [n,D], with
      * one row for each token of the latents. residual_at has one number for each block of the
@@ -130,13 +133,14 @@ XD_API void xd_pass_init_size(xd_pass *p, size_t size);
 /* Computes the transformer's prediction, which is f32 and has the layout of the latents, [T,C,h,w]
  * or [N,F]. The prediction has no channels for a mask or an encoded image. The caller allocates
  * `prediction`; xd_module_predicted computes its shape. Tensors that depend only on the text
- * embeddings are cached for the last few texts. To find a cached text, embeddings are compared byte
- * by byte. XD_EINVAL: an array of the inputs has a wrong shape; nothing is computed. */
+ * embeddings are cached for the last few texts. A cached tensor is used if the text embeddings are
+ * the same in every byte. XD_EINVAL: an array of the inputs has a wrong shape; nothing is
+ * computed. */
 XD_API xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_err *e);
 
 /* Computes the shape of the prediction for latents whose shape is latents[0..nd). The predicted
  * shape has nd dimensions, like the shape of the latents. XD_EINVAL: the transformer does not
- * accept latents of this shape. */
+ * accept latents of the shape that was passed. */
 XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *latents,
                                      int64_t *prediction, xd_err *e);
 

@@ -70,7 +70,7 @@ XD_API int                   xd_rank_group_rank(const xd_rank_group *g);
 XD_API int                   xd_rank_group_size(const xd_rank_group *g);
 /* Broadcasts *bytes bytes at *data from rank 0. Ranks other than 0 get a copy of the broadcast
  * bytes, allocated by malloc, with a NUL appended; the program frees the copy. A rank that waits
- * for the broadcast sleeps, for at most 2 ms at a time. */
+ * for the broadcast does not spin: it sleeps, for at most 2 ms at a time. */
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
 
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
@@ -313,14 +313,15 @@ typedef struct xd_plan_info { /* the prediction of one plan; the fastest plan is
 typedef struct xd_plan_rank {                   /* one rank of a plan */
     int64_t text, transformer, vae;             /* bytes of weights, by component */
     int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations, by component */
-    /* Bytes of stale keys and values and of message buffers, included in transformer_tmp. */
+    /* Bytes of stale keys and values (of the previous step) and of message buffers; transformer_tmp
+     * includes these bytes. */
     int64_t method_bytes;
     int64_t peak; /* peak bytes of the rank's memory */
     /* Seconds of computing, and seconds of waiting for messages, in one step after the first
      * steps. */
     double  busy_s, wait_s;
-    /* Bytes that the rank sends per step after the first steps: to all ranks, and to ranks on other
-     * hosts only. */
+    /* Bytes that the rank sends in a denoising step after the first steps: to all other ranks, and
+     * to ranks on other hosts only. */
     double  sent, sent_hosts;
 } xd_plan_rank;
 
@@ -593,8 +594,8 @@ typedef struct xd_probe_args { /* call xd_probe_args_init, then set fields */
     size_t      size;
     /* Threads per rank; 0: the cores of the host, divided by the number of ranks on the host. */
     int         threads;
-    /* Output file, which can be used as xd_advise_args.cluster. "-": the content is passed to
-     * `line`, and no file is written. output NULL: this machine's default file below
+    /* Output file, which can be used as xd_advise_args.cluster. output "-": the content is passed
+     * to `line`, and no file is written. output NULL: this machine's default file below
      * $XDG_CACHE_HOME or ~/.cache. */
     const char *output;
     /* called with the name of the written file, or with the content if `output` is "-" */
@@ -650,8 +651,8 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     const char              *output;
     /* Types to which the weight matrices of transformers and of text encoders are converted: "f32",
      * "bf16", "int8", "fp8", "int4". If a type is NULL, matrices keep the types of the source
-     * files. Exception: if weights_dtype is f32 or bf16 and text_weights_dtype is NULL, the
-     * matrices of text encoders are converted to weights_dtype too. */
+     * files. The types have one exception: if weights_dtype is f32 or bf16 and text_weights_dtype
+     * is NULL, the matrices of text encoders are converted to weights_dtype too. */
     const char              *weights_dtype, *text_weights_dtype;
     const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
     const xd_lora     *loras, *loras_2; /* [nloras], [nloras_2] LoRA files, added to the weights */
@@ -664,8 +665,8 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     int                log_level;   /* log lines up to this level are passed to `log` */
     int   lora_partial; /* 1: skip LoRA tensors that do not match the model, as in xd_open_args */
     void  (*log)(void *cookie, int level, const char *line);
-    /* Called repeatedly with the bytes written so far, the total bytes, and the name of the current
-     * file. on_progress NULL: no function is called. */
+    /* on_progress is called repeatedly with the bytes written so far, the total bytes, and the name
+     * of the current file. on_progress NULL: no function is called. */
     void  (*on_progress)(void *cookie, const char *file, double done, double total);
     void *cookie;
 } xd_convert_args;

@@ -26,16 +26,16 @@
  *
  * Records and versions. A record is a struct of this interface. A record that the program allocates
  * begins with its size. The record's init function stores the size with which the program was
- * compiled and sets all defaults. The program then sets the fields that need other values. Later
- * versions of the library add fields only at the end of a record. The library reads only the first
- * `size` bytes of a record, and uses defaults for fields that newer versions have added after these
- * bytes. Because fields are added only at the end, a program also runs with every later version of
- * the library. A program also runs with an earlier version of the library. An earlier version of
- * the library refuses a record only if the program sets a field that this version does not know.
- * Records without a size (xd_err, xd_parallel, xd_lora, xd_component_file, xd_texts, xd_option)
- * never change their size. The library allocates some records and passes a pointer to the program:
- * xd_progress, and the result of xd_result_image. Later versions of the library may allocate
- * records that are longer than in the program's header.
+ * compiled and sets all defaults. After the init function, the program sets the fields that need
+ * values other than the defaults. Later versions of the library add fields only at the end of a
+ * record. The library reads only the first `size` bytes of a record, and uses defaults for fields
+ * that newer versions have added after these bytes. Because fields are added only at the end, a
+ * program also runs with every later version of the library. A program also runs with an earlier
+ * version of the library. An earlier version of the library refuses a record only if the program
+ * sets a field that this version does not know. Records without a size (xd_err, xd_parallel,
+ * xd_lora, xd_component_file, xd_texts, xd_option) never change their size. The library allocates
+ * some records and passes a pointer to the program: xd_progress, and the result of xd_result_image.
+ * Later versions of the library may allocate records that are longer than in the program's header.
  *
  * Lifetimes. The library keeps no pointer that a program passes, except `log` and `cookie` of
  * xd_open_args, which it uses until xd_close returns. The program may free strings, arrays and
@@ -43,18 +43,17 @@
  * and can be used after xd_close. Results own the pixels and texts that functions return for them;
  * these are valid until xd_result_free. Arguments of a callback are valid only during the callback.
  *
- * What belongs to the process and what to an engine. An engine owns its model, its weights, its
- * plan, its log and its trace. Several engines can be open in one process. All engines of a process
- * use one pool of threads, whose size is set by the engine that was opened last. If
- * xd_open_args.bind binds the calling thread to cores, this CPU affinity lasts until the process
- * ends. Unless the program owns MPI (xd_open_args.mpi_comm), the library initializes MPI when the
- * first engine of several ranks opens, and finalizes MPI when the last engine of several ranks
- * closes. After MPI was finalized, the process cannot initialize it again. xd_output_sweep
- * (tools.h) removes the incomplete output files of all engines. The library reads environment
- * variables (XDIT_*, HF_*, those of MPI launchers) and never sets them. The library installs no
- * signal handler, prints nothing and does not exit. The rule that the library does not exit has one
- * exception: if ranks can no longer notify each other of a failure, MPI aborts the job, and the
- * reason is in the log.
+ * Resources of the process and of each engine. An engine owns its model, its weights, its plan, its
+ * log and its trace. Several engines can be open in one process. All engines of a process use one
+ * pool of threads, whose size is set by the engine that was opened last. If xd_open_args.bind binds
+ * the calling thread to cores, this CPU affinity lasts until the process ends. Unless the program
+ * owns MPI (xd_open_args.mpi_comm), the library initializes MPI when the first engine of several
+ * ranks opens, and finalizes MPI when the last engine of several ranks closes. After MPI was
+ * finalized, the process cannot initialize it again. xd_output_sweep (tools.h) removes the
+ * incomplete output files of all engines. The library reads environment variables (XDIT_*, HF_*,
+ * those of MPI launchers) and never sets them. The library installs no signal handler, prints
+ * nothing and does not exit. The rule that the library does not exit has one exception: if ranks
+ * can no longer notify each other of a failure, MPI aborts the job, and the reason is in the log.
  *
  * Rules for the threads of the program. Only one thread at a time may use an engine, and only one
  * thread at a time may call a function of the library. If an engine has several ranks, the thread
@@ -80,8 +79,8 @@ extern "C" {
 
 /* ---- version ---------------------------------------------------------------------------- */
 
-/* The version of this header. The build file meson.build reads the three version numbers from the
- * header xdit.h. */
+/* The version of the header xdit.h. The build file meson.build reads the three version numbers from
+ * the header xdit.h. */
 #define XDIT_VERSION_MAJOR 0
 #define XDIT_VERSION_MINOR 1
 #define XDIT_VERSION_PATCH 0
@@ -104,8 +103,9 @@ typedef struct xd_engine xd_engine;
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
-    int num_pipeline_patch;    /* number of PipeFusion patches; 0: the number of pipeline stages */
-    int warmup_steps;          /* number of steps at the start that use no stale keys and values */
+    int num_pipeline_patch; /* number of PipeFusion patches; 0: the number of pipeline stages */
+    /* number of steps at the start that use no keys and values of previous steps */
+    int warmup_steps;
     int use_displaced_patches; /* 1: ring attention uses keys and values of the previous step */
     int use_parallel_vae;
     /* How text tokens pass through the pipeline stages. "first": text tokens pass through the
@@ -219,8 +219,7 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * which uses keys and values of the previous step, are also considered. Rank 0 chooses the plan
      * and logs it at level XD_LOG_INFO. */
     const char              *plan;
-    /* The request whose predicted time the choice of a plan minimizes; NULL: a request with default
-     * values. */
+    /* Request for which the fastest plan is chosen; NULL: a request with default values. */
     const struct xd_request *plan_for;
     /* The machine for which times are predicted: "8xH100", or a file that `xdit probe` has written.
      * cluster NULL: this machine, with the rates that `xdit probe` has measured or, if there are
@@ -243,8 +242,8 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * "auto" on a GPU and "none" on the CPU. Results of requests do not depend on `offload`. */
     const char              *offload;
     /* [nloras_2] LoRA files for the second transformer, if the model has two transformers; the
-     * second one computes the last (low-noise) steps. The files in `loras` are added to the first
-     * transformer and to text encoders. */
+     * second transformer computes the last (low-noise) steps. The files in `loras` are added to the
+     * first transformer and to text encoders. */
     const xd_lora           *loras_2;
     int64_t                  nloras_2;
     /* Tiny autoencoder, which decodes previews: its weight file (TAESD, TAEF2 or TAEHV), its
@@ -293,10 +292,10 @@ XD_API void      xd_close(xd_engine **g);
  * other ranks do.
  *
  * If one rank fails, all ranks return that rank's error, with the rank's number in xd_err.rank, and
- * the engine can be used again. XD_ECOMM is the exception: the engine cannot be used again.
- * XD_ECOMM means that messages failed, or that a rank failed at a point where it could not notify
- * the other ranks, which may still wait for it. After XD_ECOMM the program must neither use nor
- * close the engine, and must exit; the MPI launcher kills the other processes. */
+ * the engine can be used again. After the error XD_ECOMM, the engine cannot be used again. XD_ECOMM
+ * means that messages failed, or that a rank failed at a point where it could not notify the other
+ * ranks, which may still wait for it. After XD_ECOMM the program must neither use nor close the
+ * engine, and must exit; the MPI launcher kills the other processes. */
 XD_API int xd_rank(const xd_engine *g);
 XD_API int xd_ranks(const xd_engine *g);
 
@@ -304,8 +303,8 @@ XD_API int xd_ranks(const xd_engine *g);
  * any thread, and is async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
 /* Cancels the running request as xd_cancel does, but with a reason: the request fails on all ranks
- * with the error message `reason`, which is copied, and xd_err.rank is the calling rank. Use
- * xd_cancel_because in a program whose callback fails on one rank. If a request is cancelled
+ * with the error message `reason`, which is copied, and xd_err.rank is the calling rank. A program
+ * calls xd_cancel_because if one of its callbacks fails on one rank. If a request is cancelled
  * several times, only the first reason is used. xd_cancel_because may be called from any thread,
  * but not from a signal handler. */
 XD_API void xd_cancel_because(xd_engine *g, const char *reason);
@@ -334,12 +333,14 @@ typedef struct xd_image {                 /* call xd_image_init, then set fields
 XD_API void xd_image_init_size(xd_image *i, size_t size);
 
 typedef struct xd_progress { /* progress of a request, after a denoising step */
-    int    step, steps;      /* number of this step, from 1 to `steps`; number of steps */
+    /* number of the denoising step that has ended, from 1 to `steps`; number of steps */
+    int    step, steps;
     /* Number of the image that is denoised, from 1 to `images`; number of images of the request. */
     int    image, images;
-    double step_s;        /* seconds of this step */
+    double step_s;        /* seconds of the denoising step that has ended */
     double since_start_s; /* seconds since the start of the request */
-    double timestep;      /* timestep of this step, in the scheduler's scale */
+    /* timestep of the denoising step that has ended, in the scheduler's scale */
+    double timestep;
 } xd_progress;
 
 typedef struct xd_texts { /* a list of texts; n 0: none */
@@ -361,7 +362,7 @@ typedef struct xd_request_texts {
     /* Lists of texts that replace negative_prompt, prompt_2 and so on for the single prompts. Each
      * of these lists of texts has one text per prompt, or a single text for all prompts. */
     xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
-    int         max_sequence_length; /* max number of text tokens; 0: the pipeline's default */
+    int         max_sequence_length; /* maximum number of text tokens; 0: the pipeline's default */
     /* 1 (the default): the pipeline cleans prompts, if it was trained with cleaned prompts: remains
      * of web pages (addresses, tags, file names) are removed. 0: prompts are only converted to
      * lower case. */
@@ -403,7 +404,8 @@ typedef struct xd_request_images {
      * padding_mask_crop: the complete image is generated, without a crop. */
     int64_t                padding_mask_crop;
     /* `strength` is the fraction of the denoising steps that are computed. With `strength`,
-     * denoising begins with the start image, to which noise is added. 0: the pipeline's default. */
+     * denoising begins with the start image, to which noise is added. `strength` 0: the pipeline's
+     * default. */
     double                 strength;
     /* Nonzero: reference images keep their size, even if the model was trained with certain sizes
      * of reference images. 0: reference images are resized to one of the sizes with which the model
@@ -455,7 +457,7 @@ typedef struct xd_request_images {
     const char            *control_preprocess;
 } xd_request_images;
 
-/* The scheduler and the noise levels of its steps. */
+/* Settings of the scheduler and of the noise levels of its steps. */
 typedef struct xd_request_schedule {
     /* Name of a scheduler (listed by xd_request_options); NULL: the model's scheduler. */
     const char *scheduler;
@@ -515,9 +517,9 @@ typedef struct xd_request_guidance {
     int         use_dynamic_cfg; /* 1: the guidance scale increases from step to step */
     int         reserved;        /* must be 0 */
     /* Transformer layers that the third pass of skip layer guidance omits, "7,8,9", for models that
-     * support it. In step i of n steps, if start < i / n < stop, a third prediction is computed
-     * with the prompt and without the skipped layers. The difference between the conditional
-     * prediction and the prediction without the skipped layers is multiplied by
+     * support skip layer guidance. In step i of n steps, if start < i / n < stop, a third
+     * prediction is computed with the prompt and without the skipped layers. The difference between
+     * the conditional prediction and the prediction without the skipped layers is multiplied by
      * skip_layer_guidance_scale and added to the guided prediction. skip_guidance_layers NULL: no
      * pass with skipped layers is computed. */
     const char *skip_guidance_layers;
@@ -543,9 +545,9 @@ typedef struct xd_request_savings {
      * are computed in the compute type. "int8": attention scores are computed from Q and K that are
      * quantized to int8, which is faster and slightly less accurate, if the device supports it. */
     const char *attention;
-    /* Type of the inputs of GEMMs with fp8 weights in the transformer. gemm NULL, "auto": the
-     * compute type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the
-     * device supports it. */
+    /* Type of the inputs of GEMMs with fp8 weights in the transformer. gemm NULL or "auto": GEMMs
+     * have inputs of the compute type. "fp8": inputs are quantized to fp8, which is faster and less
+     * accurate, if the device supports it. */
     const char *gemm;
     /* Name and options of a step cache. A step cache skips blocks in some steps, and adds the
      * blocks' effect of an earlier step. Examples of step caches: "fbcache:0.12",
@@ -560,8 +562,8 @@ typedef struct xd_request_savings {
      * the previous step, shares an attention output between the CFG passes, or restricts attention
      * to a window. fast_attn is either a list of methods, "share,full", which are repeated in this
      * order after the first step; or the name of a file "*.json" with the method of each block and
-     * step, as `xdit calibrate` or xDiT writes it. Values of fast_attn: full, full+cfg, window,
-     * window+cfg, share. fast_attn NULL: attention is full in all steps. */
+     * step, as `xdit calibrate` or xDiT writes it. Names of methods in fast_attn: full, full+cfg,
+     * window, window+cfg, share. fast_attn NULL: attention is full in all steps. */
     const char *fast_attn;
     /* Interval, in steps, at which keys and values of reference images are computed. In the other
      * steps, the keys and values of reference images are reused, and no reference tokens are
@@ -714,7 +716,7 @@ typedef struct xd_request_upsampling {
  * Fields whose names begin with audio_ are for the audio. If a field for the audio is 0, the value
  * of the video's field is used. Negative scales stand for the pipeline's defaults. */
 typedef struct xd_request_audio {
-    /* guidance_scale and guidance_rescale of the audio */
+    /* values of guidance_scale and guidance_rescale for the audio */
     double      audio_guidance_scale, audio_guidance_rescale;
     /* Scale of a guidance pass in which video and audio do not attend to each other. 1: the pass is
      * not computed. */
@@ -732,14 +734,16 @@ typedef struct xd_request_audio {
 /* Image variation: images that a prior (the component file "redux") turns into rows of every
  * prompt. The text embeddings of an empty prompt are replaced by zeros. */
 typedef struct xd_request_redux {
-    const char            *image; /* first image, as in xd_request_images; NULL: none */
+    /* file of the first image, as in xd_request_images; NULL: no image */
+    const char            *image;
     const xd_image        *image_pixels;
     /* [nmore_images] images after the first one, as in xd_request_images */
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t                nmore_images;
     /* Weights of the images in the sum of their embeddings, and in the sum of their pooled
-     * embeddings: one number, or a comma-separated list with one for each image; NULL: 1. */
+     * embeddings: one number, or a comma-separated list with one number for each image; NULL: all
+     * weights are 1. */
     const char            *prompt_embeds_scale, *pooled_prompt_embeds_scale;
 } xd_request_redux;
 
