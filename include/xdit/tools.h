@@ -75,11 +75,11 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
 
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
  * generate while a request of the engine `of` is paused in its callback on_turn. If `alone` is 0,
- * the new engine has the ranks and the plan of the engine `of`, and calls are collective over these
- * ranks. If `alone` is 1, the new engine has only this rank, and the call is local. Before an
- * engine with `alone` 1 generates, xd_load_everywhere must have been called. A rank must not use an
- * engine with `alone` 1 and an engine of several ranks at the same time. Close the engine *g before
- * the engine `of`. */
+ * the new engine has the ranks and the plan of the engine `of`, and all these ranks must call
+ * xd_open_beside. If `alone` is 1, the new engine has only this rank, and other ranks need not call
+ * xd_open_beside. Before an engine with `alone` 1 generates, xd_load_everywhere must have been
+ * called. A rank must not use an engine with `alone` 1 and an engine of several ranks at the same
+ * time. Close the engine *g before the engine `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EINVAL: the engine was
  * opened without xd_open_args.keep, or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights
@@ -91,12 +91,13 @@ XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the following requests, in place of xd_open_args.loras. The
  * selection of LoRA files is valid until xd_leave_loras is called. After xd_leave_loras no
  * selection is valid: the program must call xd_use_loras before every later request, with n 0 for a
- * request without LoRA files. The next request reloads only the components that a LoRA file
- * changes; other components and cached embeddings are kept. Weights that were computed for other
- * selections of LoRA files stay in memory, for the last four selections. Selections of LoRA files
- * nest: a request inside on_turn of another request may select other LoRA files, and then calls
- * xd_leave_loras before on_turn returns. If xd_use_loras fails, the selection does not change.
- * xd_use_loras, xd_leave_loras and xd_drop_loras are collective: all ranks must call them. */
+ * request without LoRA files. The next request after xd_use_loras reloads only the components that
+ * a LoRA file changes; other components and cached embeddings are kept. Weights that were computed
+ * for other selections of LoRA files stay in memory, for the last four selections. Selections of
+ * LoRA files nest: a request inside on_turn of another request may select other LoRA files, and
+ * then calls xd_leave_loras before on_turn returns. If xd_use_loras fails, the selection does not
+ * change. xd_use_loras, xd_leave_loras and xd_drop_loras are collective: all ranks must call
+ * them. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
 /* Frees the weights that were computed for one selection of LoRA files: the least recently used
@@ -120,7 +121,7 @@ typedef enum xd_option_kind {
     XD_OPT_SEED
 } xd_option_kind;
 
-/* XD_OPT_FLAG and XD_OPT_SEED have special values. XD_OPT_FLAG: the value 1 switches the option on.
+/* XD_OPT_FLAG and XD_OPT_SEED have special values. XD_OPT_FLAG: the value 1 switches the flag on.
  * For a flag whose `min` is -1, the value -1 switches the option off, and 0 keeps the setting of
  * the model's config. XD_OPT_SEED: the option's value is stored in an int64_t. Seeds from -2^63 to
  * 2^64 - 1 are allowed and stored modulo 2^64. The seed -1 means a random seed: the program sets
@@ -172,8 +173,8 @@ XD_API const xd_option       *xd_parallel_options(int *n);
  * generated the latents, or a request with the prompt "". The parameters of `r` are stored with the
  * result; the prompts and images of `r` are not read. If the width, height or number of frames of
  * `r` is 0, it is computed from the shape of the latents. xd_decode loads only the autoencoder.
- * XD_EINVAL: the shape of the latents does not match the request. xd_decode is collective: rank 0
- * reads the latents, and all ranks pass the same `shape`. */
+ * XD_EINVAL: the shape of the latents does not match the request. All ranks must call xd_decode
+ * with the same `shape`; rank 0 reads the latents. */
 XD_API xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
                            const int64_t shape[4], xd_result **out, xd_err *e);
 
@@ -192,11 +193,11 @@ XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
 /* Returns the predicted seconds of one part of a request: "text", "denoise", "decode" (all images),
  * or "total". xd_predicted predicts the request in xd_open_args.plan_for. Returns a negative value
- * if the time is unknown. Predicted times are known if xd_open chose a plan, or if weights must be
- * read from a disk of known speed. Predicted times include waiting for the disk. For xd_predicted,
- * the part "reading" is the time of waiting for all weights; the part "load" is the time of waiting
- * for weights that are needed before the first step. Predictions of loading include no other times
- * than the waiting for weights. */
+ * if the predicted time is unknown. Predicted times are known if xd_open chose a plan, or if
+ * weights must be read from a disk of known speed. Predicted times include waiting for the disk.
+ * For xd_predicted, the part "reading" is the time of waiting for all weights; the part "load" is
+ * the time of waiting for weights that are needed before the first step. The predicted times of
+ * loading ("load", "reading") consist only of waiting for weights. */
 XD_API double xd_predicted(const xd_engine *g, const char *part);
 /* Returns how many bytes of weights a part of a request ("text", "load", "decode" or "total") must
  * read from disk. Weights that were in the page cache of rank 0's host when xd_open chose a plan
@@ -212,7 +213,7 @@ XD_API int xd_device_refused(const xd_engine *g);
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     size_t            size;
     const char       *model;   /* model directory; only the configs are needed */
-    const xd_request *request; /* request to predict; its prompts are ignored */
+    const xd_request *request; /* request whose time is predicted; its prompts are ignored */
     int               ranks;   /* number of ranks; 0: all ranks of the cluster */
     const char       *cluster; /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine */
     const char       *dtype;   /* compute type; NULL: the fastest type of the machine */
@@ -222,7 +223,8 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     xd_parallel       parallel;
     int               exact; /* 1: predict only plans that generate the same image as one rank */
     int               all;   /* 1: also list impossible plans, with the reason */
-    /* number of a plan (from 1), whose details are printed; 0: print the table of plans */
+    /* number of the plan (from 1) whose details are printed; 0: the table of all plans is
+     * printed */
     int               explain;
     int               json;                              /* 1: print JSON, not a table */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
@@ -264,8 +266,9 @@ XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
-    const char *model;   /* directory of the model whose plans are predicted */
-    const char *cluster; /* name of the machine for which plans are predicted */
+    const char *model; /* directory of the model whose plans are predicted */
+    /* name of the machine (xd_advise_args.cluster) for which plans are predicted */
+    const char *cluster;
     /* number of ranks of each plan, and number of ranks of the machine */
     int         ranks, cluster_ranks;
     /* 1: the rates of the machine were measured; 0: they are from data sheets */
@@ -317,8 +320,8 @@ typedef struct xd_plan_rank {                   /* one rank of a plan */
      * includes these bytes. */
     int64_t method_bytes;
     int64_t peak; /* peak bytes of the rank's memory */
-    /* Seconds of computing, and seconds of waiting for messages, in one step after the first
-     * steps. */
+    /* Seconds for which the rank computes, and seconds for which it waits for messages, in one
+     * denoising step after the first steps. */
     double  busy_s, wait_s;
     /* Bytes that the rank sends in a denoising step after the first steps: to all other ranks, and
      * to ranks on other hosts only. */
@@ -326,8 +329,8 @@ typedef struct xd_plan_rank {                   /* one rank of a plan */
 } xd_plan_rank;
 
 /* Predicts all plans that match `a`. If no plan is possible, xd_plans_predict fails and *out is
- * NULL. The error then has the reason why one plan is impossible: the plan that is closest to being
- * possible. Free *out with xd_plans_free. */
+ * NULL. If no plan is possible, the error message has the reason why the plan that is closest to
+ * being possible is refused. Free *out with xd_plans_free. */
 XD_API xd_status            xd_plans_predict(xd_plans **out, const xd_advise_args *a, xd_err *e);
 XD_API const xd_plans_info *xd_plans_about(const xd_plans *p);
 /* xd_plans_get returns plan i (from 0) of the xd_plans_info.count plans; xd_plans_rank returns the
@@ -366,9 +369,10 @@ XD_API const float *xd_result_audio(const xd_result *r, int i, xd_audio_size *si
 
 /* Hash of the latents, or of a transformer's hidden state [tokens,C], at one point of a request. If
  * two hashes have equal `bits`, their tensors are bit-identical. If the `bits` of two hashes
- * differ, the sums estimate the distance of the tensors. Each sum adds all elements of a tensor
- * with random signs, which are the same in all runs. Therefore the mean square of the differences
- * of the sums estimates the sum of the squared differences of the elements. */
+ * differ, the `sums` of the hashes estimate the distance of the tensors. Each sum adds all elements
+ * of a tensor with random signs, which are the same in all runs. For this reason, the mean square
+ * of the differences between the sums of two tensors estimates the sum of the squared differences
+ * of their elements. */
 enum { XD_HASH_SUMS = 8 };
 typedef struct xd_step_hash {
     uint64_t bits;
@@ -377,7 +381,7 @@ typedef struct xd_step_hash {
 } xd_step_hash;
 /* Numbers of steps, guidance passes and transformer blocks that have hashes, for one image. Each
  * step has the hash of its latents, followed by the hashes of the blocks of each guidance pass. If
- * blocks have no hashes, `passes` and `blocks` are 0. */
+ * only latents have hashes, `passes` and `blocks` are 0. */
 typedef struct xd_hash_counts { int steps, passes, blocks; } xd_hash_counts;
 /* Returns the hashes of image i, ordered by step. Returns NULL if the request had no
  * determinism_check, or if this process is not rank 0. */
@@ -534,8 +538,8 @@ XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn { /* the timed runs of a stage of a benchmark */
     int    n; /* number of timed runs so far; if it is 0, the other fields are not valid */
-    /* Time of the last run in seconds, and number of its floating-point operations in units of
-     * 1e9. */
+    /* Time of the last timed run in seconds, and number of floating-point operations of this run in
+     * units of 1e9. */
     double seconds, gflop;
     /* The processor's peak rate in 1e9 floating-point operations per second, for code without
      * memory accesses. The peak rate is measured before and after each timed run, and the higher
@@ -545,7 +549,7 @@ typedef struct xd_bench_turn { /* the timed runs of a stage of a benchmark */
 
 typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
     size_t      size;
-    const char *config;         /* directory of the model to time */
+    const char *config;         /* directory of the model whose time is measured */
     int         random_weights; /* 1: use pseudo-random weights, so that only configs are needed */
     /* 1: transformer blocks of the same kind share one set of random weights in memory. */
     int         share_layers;
@@ -559,8 +563,8 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
     const char *bind; /* CPU binding, as in xd_open_args */
     /* compute type, weight types and device, as in xd_open_args */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;
-    /* Stages to time: words of "text step block vae"; "step" includes the blocks of a step;
-     * NULL: all. */
+    /* Stages whose time is measured: words of "text step block vae". The stage "step" includes the
+     * transformer blocks of a step. parts NULL: all stages. */
     const char *parts;
     int         json;                                    /* 1: print JSON, not text */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
@@ -587,7 +591,8 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
 } xd_bench_args;
 #define xd_bench_args_init(a) xd_bench_args_init_size((a), sizeof *(a))
 XD_API void      xd_bench_args_init_size(xd_bench_args *a, size_t size);
-/* Times the stages of a model and prints seconds and rates: the output of `xdit bench`. */
+/* Measures the time of the stages of a model and prints seconds and rates: the output of `xdit
+ * bench`. */
 XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 
 typedef struct xd_probe_args { /* call xd_probe_args_init, then set fields */
