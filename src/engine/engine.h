@@ -29,7 +29,7 @@ struct xd_engine {
     /* how the tokens of an image are divided among ranks (xd_shares) */
     int                  balanced;
     xd_enlarger          enlarger; /* upscaler of results; ctx.enlarger tells if it is open */
-    xd_canceller         cancel; /* set by xd_cancel, from any thread */
+    xd_canceller         cancel;   /* set by xd_cancel, from any thread */
     xd_logger log; /* logger of the thread that currently runs a function of this engine */
 };
 

@@ -18,9 +18,9 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
            : w == XD_WORD_RESCALES      ? r->rescales
            : w == XD_WORD_AUDIO         ? r->audio_guidance > 0
            : w == XD_WORD_SOUND         ? r->audio[0] != NULL
-           : w == XD_WORD_CONDITIONS     ? r->role == XD_ROLE_CONDITIONS || r->placed
-           : w == XD_WORD_ADDS_NOISE     ? r->condition_noise > 0
-           : w == XD_WORD_DRIVES         ? r->role == XD_ROLE_DRIVEN
+           : w == XD_WORD_CONDITIONS    ? r->role == XD_ROLE_CONDITIONS || r->placed
+           : w == XD_WORD_ADDS_NOISE    ? r->condition_noise > 0
+           : w == XD_WORD_DRIVES        ? r->role == XD_ROLE_DRIVEN
            : w == XD_WORD_DECODES_AT    ? r->decodes_at
            : w == XD_WORD_UPSAMPLES     ? r->upsampler != NULL
            : w == XD_WORD_DENOISES_PART ? r->denoises_part

@@ -12,11 +12,11 @@ typedef enum xd_family_word {
     XD_WORD_RESCALES,  /* the pipeline has guidance_rescale */
     /* the pipeline generates audio, and guidance of audio is separate from guidance of video */
     XD_WORD_AUDIO,
-    XD_WORD_SOUND,         /* the pipeline generates audio */
+    XD_WORD_SOUND, /* the pipeline generates audio */
     /* images are given frames of the video (XD_ROLE_CONDITIONS, or a role in `placed`) */
     XD_WORD_CONDITIONS,    /* the request's images fix frames of the video (XD_ROLE_CONDITIONS) */
-    XD_WORD_DRIVES,         /* a pose video and a face video drive a character (XD_ROLE_DRIVEN) */
-    XD_WORD_ADDS_NOISE,     /* the pipeline has image_cond_noise_scale */
+    XD_WORD_DRIVES,        /* a pose video and a face video drive a character (XD_ROLE_DRIVEN) */
+    XD_WORD_ADDS_NOISE,    /* the pipeline has image_cond_noise_scale */
     XD_WORD_DECODES_AT,    /* the pipeline has decode_timestep */
     XD_WORD_UPSAMPLES,     /* networks enlarge the latents (xd_recipe.upsampler) */
     XD_WORD_DENOISES_PART, /* the pipeline has denoise_strength */

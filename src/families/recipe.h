@@ -257,7 +257,7 @@ typedef struct xd_recipe {
     /* Default sigmas of a second pass that denoises enlarged latents; its schedule is not shifted.
      * enlarged_sigmas NULL: only denoise_strength makes a second pass. */
     const char   *enlarged_sigmas;
-    int           rescales;      /* 1: the pipeline has guidance_rescale */
+    int           rescales; /* 1: the pipeline has guidance_rescale */
     /* Formula of the guided prediction with guidance scale g. 1: prompt + g (prompt - negative), so
      * guidance is off at 0; the models then also have the options cfg_normalization and
      * cfg_truncation. 0: negative + g (prompt - negative), so guidance is off at 1. */

@@ -38,38 +38,38 @@ xd_tensor xd_denoise_audio(const xd_denoise *f, xd_tensor t, int unit);
 enum { XD_FREE_RUNS = 64 };
 /* Writes the ranges of a patch's tokens (xd_denoise_part) that the sampler changes in a step;
  * tokens that an input image fixes are left out. Returns the number of token ranges, at least 1. */
-int           xd_denoise_free_rows(xd_denoise *f, int step, int unit, xd_span out[XD_FREE_RUNS]);
+int  xd_denoise_free_rows(xd_denoise *f, int step, int unit, xd_span out[XD_FREE_RUNS]);
 /* Sets f->frame_t to the timestep of each frame in step `step`. */
-void          xd_denoise_set_times(xd_denoise *f, int step);
+void xd_denoise_set_times(xd_denoise *f, int step);
 /* Adds this step's noise to the tokens of given frames in f->lat, for patch `unit`. A second call
  * of xd_denoise_add_noise for one step and patch has no effect. */
-void          xd_denoise_add_noise(xd_denoise *f, int step, int unit);
+void xd_denoise_add_noise(xd_denoise *f, int step, int unit);
 /* Replaces the predictions of given frames with strengths s between 0 and 1 by those of (1 - s)
  * times the predicted and s times the given clean latents. */
 void xd_denoise_blend(xd_denoise *f, int step, int unit);
 /* Converts the latents `lat` [t,C,h,w] to tokens, and copies this rank's tokens to the tensor `to`
  * on the device; overwrites f->rows and f->mine. */
-void          xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
+void xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
 /* Copies numbers [t,h,w,C] in the order of tokens of one latent cell to latents [t,C,h,w] with the
  * extents lat. The first frame is copied to frame `first`, and the last `first` frames to the first
  * ones. */
 void xd_denoise_from_tokens(const float *tokens, const int64_t lat[4], int64_t first, float *out);
 /* Gathers the tokens `from`, which the ranks of the last pipeline stage hold, on all ranks of the
  * replica, and writes them as latents to `out`. */
-void          xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
+void xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
 /* Gathers the state of denoising after a step (xd_job_state_tensors) on all ranks of the replica.
  * Tensors of the state follow each other in `state` at distances of `stride` floats. If `stride` is
  * 0, the caller does not need the state, and each tensor overwrites the one before. */
-void          xd_denoise_gather_state(xd_denoise *f, float *state, int64_t stride);
+void xd_denoise_gather_state(xd_denoise *f, float *state, int64_t stride);
 /* Sets the latents, the sampler's history and the random generator to their values after `finished`
  * steps. The caller must have opened `f` for step `finished` and drawn the initial noise. */
-void          xd_denoise_set_state(xd_denoise *f, int finished, float *state);
+void xd_denoise_set_state(xd_denoise *f, int finished, float *state);
 /* Returns, on all ranks of the replica, the value `mine` of the replica's first rank. The ranks
  * would otherwise decide differently, because their clocks and callbacks differ. */
-int           xd_denoise_decide(xd_denoise *f, int mine);
+int  xd_denoise_decide(xd_denoise *f, int mine);
 /* Draws the initial noise of a video with given frames, and mixes it with the latents of the given
  * frames. If `given` is not NULL, it is the noise, and no noise is drawn. */
-void          xd_denoise_start_conditions(xd_denoise *f, const float *given);
+void xd_denoise_start_conditions(xd_denoise *f, const float *given);
 /* Returns f->nsums, the number of sums for each prediction that guidance_rescale or
  * cfg_normalization needs. */
 int64_t       xd_denoise_nsums(const struct xd_job *j);

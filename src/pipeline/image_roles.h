@@ -30,7 +30,7 @@ typedef struct xd_role_row {
     /* 1: the images or videos are frames of the result that the request fixes */
     int         conditions;
     int         keyframes; /* 1: the rules of XD_ROLE_KEYFRAMES (with `conditions`) */
-    int         tokens; /* 1: the transformer reads the images as additional tokens */
+    int         tokens;    /* 1: the transformer reads the images as additional tokens */
     /* Function that reads and resizes the request's images on rank 0. If `read` is NULL, requests
      * with images are refused. */
     xd_status   (*read)(xd_job *j, xd_err *e);
@@ -95,7 +95,7 @@ xd_status          xd_role_conditions_frames(xd_job *j, xd_err *e);
  * if the role depends on them. If a file cannot be read, its number of frames becomes 1; a later
  * call reports the failure. */
 void      xd_role_count(const xd_role_row *role, const xd_request *r, int64_t frames[XD_MAXREFS]);
-void               xd_role_conditions_count(const xd_request *r, int64_t frames[XD_MAXREFS]);
+void      xd_role_conditions_count(const xd_request *r, int64_t frames[XD_MAXREFS]);
 /* Counts the frames of given images and videos before the time of a request is predicted. */
 void      xd_role_count_given(xd_context *ctx, const xd_request *r);
 /* Checks the videos and options of a role that drives a character; refuse_driving refuses them for

@@ -259,10 +259,10 @@ typedef struct xd_job {
     float         *frame_strength;
     /* Weights of the images that the image prior reads (prior.h). */
     double         prior_scale[XD_MAXREFS], prior_pooled_scale[XD_MAXREFS];
-    xd_job_driven driven; /* videos that drive a character (role_driven.c) */
+    xd_job_driven  driven; /* videos that drive a character (role_driven.c) */
     /* [all_frames,S,S,3] pixels of the face video in the current segment, on every rank; NULL:
      * none */
-    float        *face;
+    float         *face;
     /* Distance in the array hint_scales between the factors of one step and those of the next; 0:
      * all steps use the same factors. */
     int            hint_stride;

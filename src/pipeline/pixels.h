@@ -18,6 +18,6 @@ uint8_t  *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd);
 void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to, int channels, int up);
 /* Resizes (bilinear) an image [from.rows,from.cols,3] so that it fits into [to.rows,to.cols,3], and
  * fills the uncovered margins, equal on both sides, with the value `ground`. */
-void      xd_pixels_within(const float *rgb, xd_grid from, float *out, xd_grid to, float ground);
+void xd_pixels_within(const float *rgb, xd_grid from, float *out, xd_grid to, float ground);
 
 #endif
