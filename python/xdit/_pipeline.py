@@ -381,9 +381,10 @@ class Pipeline:
         `index` and `strength`. diffusers' names video, background_video, mask, mask_video and
         reference_images stand for control_video, mask_image and image. output_type: "pil", "np",
         "uint8", "pt" or "latent". callback_on_step_end(pipe, step, timestep, values) is called
-        after every step; `values` has "latents" if callback_on_step_end_tensor_inputs names it. If it returns a dict with
-        "latents", the next step uses them. An exception in it, or pipe._interrupt = True, stops the
-        call. on_preview(image, step, steps) gets a small PIL image after every step.
+        after every step; `values` has "latents" if callback_on_step_end_tensor_inputs names it. If
+        it returns a dict with "latents", the next step uses them. An exception in it, or
+        pipe._interrupt = True, stops the call. on_preview(image, step, steps) gets a small PIL
+        image after every step.
         """
         if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
             raise InvalidRequest("callback_on_step_end_tensor_inputs may only contain latents, not "

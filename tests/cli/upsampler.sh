@@ -20,7 +20,7 @@ no() {
 differs() { check "$1" sh -c "! cmp -s '$T/x.rgb' '$T/plain'"; }
 
 no "a model whose latents stay" 2 \
-    "is given as latent_upsampler, but the latents of wan cannot .*(those of LTX-Video, LTX-2 can)" \
+    "is given as latent_upsampler, but the latents of wan cannot.*(those of LTX-Video, LTX-2 can)" \
     wan --latent_upsampler "$NET"
 no "another network" 1 "vae/config.json names the class AutoencoderKLLTXVideo, .*knows LTXLatent" \
     ltx-up --latent_upsampler "$FULL/ltx-up/vae"

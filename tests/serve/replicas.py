@@ -37,8 +37,8 @@ def made(*servers):
 
 
 def of_command_line(steps):
-    return pixels(generate("--prompt", PROMPT, "--num_inference_steps", str(steps), "--width", "256",
-                           "--height", "256", "--seed", "3"))
+    return pixels(generate("--prompt", PROMPT, "--num_inference_steps", str(steps),
+                           "--width", "256", "--height", "256", "--seed", "3"))
 
 
 def shared(a, b):
@@ -111,7 +111,8 @@ def stopped(folder, b):
             os.kill(p, signal.SIGSTOP)
         taken = wait_for(lambda: state(b, running) == state(b, waiting) == "completed",
                          DEAD_S + 120)
-        report(taken, "what a stopped server had is made", b.get(f"/v1/jobs/{running}").json, b.said())
+        report(taken, "what a stopped server had is made", b.get(f"/v1/jobs/{running}").json,
+               b.said())
         right = content(b, running)
         for p in group:
             os.kill(p, signal.SIGCONT)

@@ -69,14 +69,17 @@ static void names(void **state)
     assert_null(xd_recipe_find(NULL, NULL));
 }
 
-/* A net of a family is one of its transformers, or an autoencoder. */
+/* A net of a family is one of its transformers, a control network, or an autoencoder. */
 static int has_net(const xd_family *f, const char *name)
 {
     int found = 0;
     for (int k = 0; xd_vaes[k]; k++)
         found |= strcmp(xd_vaes[k]->net.name, name) == 0;
-    for (int k = 0; f->dits[k]; k++)
+    for (int k = 0; f->dits[k]; k++) {
+        const xd_side *side = f->dits[k]->side;
         found |= strcmp(f->dits[k]->net.name, name) == 0;
+        found |= side && side->net && strcmp(side->net, name) == 0;
+    }
     return found;
 }
 
@@ -160,7 +163,7 @@ static void words(void **state)
         { XD_WORD_DENOISES_PART, "LTX-Video" },
         { XD_WORD_FROM_PROMPT, "Z-Image, Krea-2" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
-        { XD_WORD_NORMALIZES, "Z-Image, Krea-2, Lumina-Image" },
+        { XD_WORD_NORMALIZES, "Z-Image, Krea-2, Lumina-Image, Qwen-Image" },
         { XD_WORD_SYSTEM, "Lumina-Image, SANA" },
         { XD_WORD_SEPARATES, "Qwen-Image" },
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
