@@ -365,7 +365,8 @@ static int read_node(xd_comfy_graph *g, const xd_json *v)
     return !*g->type;
 }
 
-/* Appends the id of an output to the nodes with errors that the output needs. */
+/* Adds the id of an output node to the error list of each faulty node on which the output
+ * depends. */
 static void add_dependents(xd_comfy_graph *g, xd_comfy_node *output)
 {
     int            *seen = calloc((size_t)g->n, sizeof *seen), n = 0, at = 0;

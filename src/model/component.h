@@ -270,8 +270,8 @@ void   xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type
  * reading. */
 void   xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-/* Frees the component's weights, if they are loaded, and closes the share group. xd_component_drop
- * is collective over the share group. */
+/* Frees the component's weights, if they are loaded. All ranks that share one copy of the weights
+ * must call xd_component_drop. */
 void xd_component_drop(xd_component *p);
 
 /* xd_weights_keep adds a reference to a set of weights, and xd_weights_release removes a reference.

@@ -113,7 +113,7 @@ typedef struct xd_lora_keys { /* names of all tensors that LoRA files may change
     /* the transformer, followed by the text encoders; NULL: the model has no such encoder */
     xd_component       *part[XD_LORA_COMPONENTS];
     int                 ntext;
-    const xd_text_use  *text;   /* [ntext] text encoders in the recipe */
+    const xd_text_use  *text;   /* [ntext] text encoders of the model's pipeline */
     const xd_lora_name *others; /* alternative module names of the model family; NULL: none */
     const char         *input;  /* the transformer's input layer (xd_dit.input) or NULL */
     xd_lora_place      *place;  /* [n] tensors, sorted by `flat` */

@@ -30,7 +30,7 @@ static inline stored_rows stored_rows_of(const source *s, int64_t o0, const floa
     return r;
 }
 
-/* Returns 64 int8 elements of row o of a weight's source, from input i on. */
+/* Returns 64 int8 elements of row o of the weight matrix in `s`, from column i on. */
 static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t   n = scale > 0 ? s->w->in - i : 0;
