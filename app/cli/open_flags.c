@@ -115,9 +115,8 @@ const xd_option *xd_open_flags_rows(int *n)
              "weight file, or org/name in the Hugging Face cache (repeatable) (%s)",
              xd_family_says(XD_WORD_SIDES));
     snprintf(upsampler, sizeof upsampler,
-             "network that doubles the size of latents between two passes (%s; see "
-             "--denoise_strength): a directory with config.json, a weight file, or org/name in the "
-             "local Hugging Face cache",
+             "network that doubles the size of latents between two passes (%s): a directory with "
+             "config.json, a weight file, or org/name in the local Hugging Face cache",
              xd_family_says(XD_WORD_UPSAMPLES));
     snprintf(redux, sizeof redux,
              "prior (Redux), which varies images (--redux_image): a directory with the folders "

@@ -230,7 +230,11 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
                 text);
         return;
     }
-    int at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "      ");
+    /* The longest names do not fit into a narrow terminal with the usual indentation. */
+    int spare =
+        help_width() - 1 - (int)strlen(o->name) - (int)strlen(o->arg ? o->arg : "VALUE") - 3;
+    int indent = spare > 6 ? 6 : spare < 2 ? 2 : spare;
+    int at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "%*s", indent, "");
     at += fprintf(f, "--%s", o->name);
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, o->kind != XD_OPT_TEXT && o->choices ? " [%s]" : " %s",

@@ -101,9 +101,9 @@ void xd_denoise_blend(xd_denoise *f, int step, int unit)
 {
     const xd_job *j = f->j;
     int64_t       frame = j->lay.grid[1] * j->lay.grid[2], run = 0, row = 0;
-    double        level = xd_job_level(j, step);
     if (!xd_role_conditions_blends(j))
         return;
+    double    level = xd_job_level(j, step);
     xd_tensor lat = xd_denoise_part(f, f->lat, unit), from = xd_denoise_part(f, f->given, unit),
               pred = xd_denoise_part(f, f->pred[0], unit);
     for (int p = 0; p < f->lay.npatch; p++) {

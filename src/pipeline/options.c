@@ -299,8 +299,8 @@ static const xd_request_row rows[] = {
       .families = XD_WORD_DRIVES,
       .about.section = IMAGES },
     { { "mode", XD_OPT_TEXT, AT(driving.mode), 0, 0, NULL, "animate|replace",
-        "replace: the character takes the place of a person in --control_video, whom --mask_image "
-        "marks (%s; default: replace with --control_video, else animate)" },
+        "replace: the character takes the place of the person that --mask_image marks in the "
+        "control video (%s; default: replace with a control video, else animate)" },
       .families = XD_WORD_DRIVES,
       .about.section = IMAGES },
     { { "segment_frame_length", XD_OPT_INT, AT(driving.segment_frame_length), 0, 100000, NULL, "N",
