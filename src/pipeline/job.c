@@ -449,7 +449,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     else if (j->r->images.strength > 0 && !j->nconditions)
         return xd_fail(e, XD_EINVAL, "strength %g needs an initial image: add --image",
                        j->r->images.strength);
-    if (a.strength > 0 && !j->sampler->shares)
+    if ((a.strength > 0 || xd_role_conditions_blends(j)) && !j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image with the scheduler %s, which cannot add "
                        "noise to an image",
