@@ -112,7 +112,8 @@ static xd_status open_files(work *k, xd_err *e)
         s = xd_output_check(a->output, 1, e);
     if (s == XD_OK)
         s = xd_output_check_video(a->output, !xd_frames_single(k->frames), e);
-    if (s == XD_OK && !a->fps && !xd_image_known(a->output) && !(xd_frames_rate(k->frames) > 0))
+    if (s == XD_OK && !(a->fps > 0) && !xd_image_known(a->output) &&
+        !(xd_frames_rate(k->frames) > 0))
         s = xd_fail(e, XD_EINVAL, "%s has no frame rate for the video %s: add --fps", a->input,
                     a->output);
     if (s == XD_OK && xd_frames_has_sound(k->frames))
