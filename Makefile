@@ -30,8 +30,7 @@ PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev li
            libswscale-dev libavutil-dev libmicrohttpd-dev libgnutls28-dev libcurl4-openssl-dev \
            libopenmpi-dev openmpi-bin iproute2 mount universal-ctags
 TEST_PACKAGES = chromium openssl procps python3-av python3-cffi python3-numpy python3-pil \
-                python3-pytest python3-tqdm python3-yaml util-linux-extra \
-                nginx-light haproxy
+                python3-pytest python3-tqdm python3-yaml util-linux-extra
 CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 
 BUILD = build
