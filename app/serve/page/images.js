@@ -95,7 +95,8 @@ export function givenFiles(of) {
   return { ...filesBeside(of), ...varied && { redux_image: given.redux } };
 }
 
-function filesBeside({ makes, takes, images }) {
+function filesBeside(of) {
+  const { makes, takes, images } = of;
   const { start, mask, last, more } = given;
   const shaping = takes.includes('control_image') && given.control.length
     ? { control_image: controlsOf(of) }
