@@ -152,17 +152,29 @@ static void send_values(xd_exec *x, ulysses *s, const xd_tensor t[NSETS])
     end_exchange(x, s, r, NSETS);
 }
 
+/* Returns 1 if a rank has keys, but no queries. In an attention between two streams, the tokens of
+ * one stream may be fewer than the ranks. */
+static int has_keys_alone(const xd_exec *x, const ulysses *s)
+{
+    int alone = 0;
+    for (int u = 0; u < s->topo->deg.n[XD_ULYSSES]; u++)
+        alone |= rows_of(x, s, K, u) > 0 && rows_of(x, s, Q, u) == 0;
+    return alone;
+}
+
 /* Returns the attention outputs to the ranks that have the tokens. Outputs for this rank's tokens
  * come from the other ranks: a rank of the same host has already written them to this rank's
  * memory, and any other rank sends them now. When this exchange has ended, every other rank that
  * has heads has finished its attention, so no rank reads this rank's queries, keys and values any
- * more. */
+ * more. A rank without queries receives no outputs: all ranks wait for each other instead. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];
     use_failed_buffer(x, s, &s->set[OUT]);
     xd_req r = c->ops->exchange(c, s->set[OUT].get, s->set[OUT].give);
     end_exchange(x, s, &r, 1);
+    if (has_keys_alone(x, s))
+        c->ops->barrier(c);
 }
 
 /* ---- exchange of codes -------------------------------------------------------------------- */
