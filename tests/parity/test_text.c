@@ -149,6 +149,8 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
     int     T = g->ctx.plan.text_tp;
     int64_t want = 0;
     for (int k = 0; k < w->ntext; k++) { /* agreeing, then the sums */
+        if (!g->ctx.model.has_text[k])
+            continue;
         want += (T > 1 ? 8 : 4) * (int64_t)(g->ctx.world.used->size - 1);
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
         int images = g->ctx.model.text[k].text->vision != NULL; /* the same for all */
@@ -241,6 +243,8 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     *packed = 0;
     for (int k = 0; k < w.ntext && rank < g->ctx.plan.text_tp; k++) {
         int64_t longest = 0;
+        if (!g->ctx.model.has_text[k]) /* such as a prior without its directory */
+            continue;
         for (int i = 0; i < w.n; i++)
             if (xd_prompts_computed(&w, &j, i, k) > longest)
                 longest = xd_prompts_computed(&w, &j, i, k);
@@ -295,6 +299,8 @@ static void check_kept(const char *dir, int T)
     for (int i = 0; i < 2; i++) {
         v[i] = encode(g, &n[i], &packed);
         for (int k = 0; k < g->ctx.model.recipe->ntext; k++) {
+            if (!g->ctx.model.has_text[k])
+                continue;
             if (i && g->ctx.model.text[k].w->store)
                 fail(g, "loads an encoder for prompts whose embeddings are kept", k);
             xd_component_drop(&g->ctx.model.text[k]);
